@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textgraft.nn.attention import Attention, attend, banded, causal
+from textgraft.nn.attention import Attention, attend, attend_nearby, banded, causal, surrounding
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.integers(1, 7))
@@ -98,3 +98,23 @@ def test_bfloat16_gradients_of_a_position_that_sees_nothing() -> None:
     found.float().sum().backward()
     assert x.grad is not None
     assert bool(x.grad.isfinite().all())
+
+
+@pytest.mark.parametrize(("length", "width"), [(13, 2), (12, 4), (7, 3), (5, 5), (3, 8), (1, 1)])
+def test_attention_in_blocks_is_attention_with_a_local_mask(length: int, width: int) -> None:
+    """Outputs and gradients, for texts that end anywhere in a block."""
+    torch.manual_seed(0)
+    real = torch.arange(length) < torch.tensor([length, max(1, length - 3), 1])[:, None]
+    results = []
+    for blocks in (False, True):
+        torch.manual_seed(1)
+        query, key, value = (torch.randn(3, 2, length, 4, requires_grad=True) for _ in range(3))
+        if blocks:
+            attended = attend_nearby(query, key, value, real, width)
+        else:
+            attended = attend(query, key, value, surrounding(length, width) & real[:, None, None, :])
+        attended = attended.transpose(1, 2)[real]
+        attended.square().sum().backward()
+        results.append((attended, query.grad, key.grad, value.grad))
+    for found, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)  # sums in another order, of values up to 10

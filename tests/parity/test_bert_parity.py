@@ -310,7 +310,7 @@ def test_a_pickle_with_code_is_not_opened(tmp_path: Path, monkeypatch: pytest.Mo
         ("config.json", b"[]", "not a JSON object"),
         ("model.safetensors", b"short", "model.safetensors: damaged"),
         ("model.safetensors.index.json", b'{"weight_map": {"a": "../secret.safetensors"}}', "outside this folder"),
-        ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors: missing"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', r"missing \(1 of 1\): gone"),
         ("model.safetensors.index.json", b"{}", "no weight_map"),
         ("pytorch_model.bin", b"", "pytorch_model.bin: damaged"),
     ],

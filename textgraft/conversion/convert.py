@@ -7,10 +7,12 @@ from typing import Any, Literal, get_args
 
 from textgraft.conversion import huggingface
 from textgraft.conversion.legacy import elmo, flair
+from textgraft.conversion.weights import named_labels
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
+from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 Format = Literal["textgraft", "huggingface", "elmo", "flair"]
@@ -48,7 +50,7 @@ def convert(
         return artifact.save(source, out, half=half, overwrite=overwrite)
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
-    return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source))
+    return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source))
 
 
 def _validate_out(out: Path, to: Format, overwrite: bool) -> None:
@@ -62,12 +64,28 @@ def _validate_out(out: Path, to: Format, overwrite: bool) -> None:
         raise UserError("this file exists already.", where=str(out), remedy=remedy)
 
 
+def _settings(source: Artifact) -> dict[str, Any]:
+    """Entries of config.json: ids of special tokens, and a classifier's labels."""
+    tokenizer = source.tokenizer
+    settings: dict[str, Any] = {"pad_token_id": tokenizer.pad_id}
+    if not isinstance(tokenizer, WordPieceTokenizer):  # which the library's BERT has no such settings for
+        settings |= {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    if isinstance(tokenizer, MaskedBytePairTokenizer):
+        settings |= {"cls_token_id": tokenizer.cls_id, "sep_token_id": tokenizer.sep_id}
+    if source.labels is not None and source.labels.names and source.labels.kind in ("single", "multi"):
+        settings |= named_labels(source.labels.names)
+    return settings
+
+
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
     if isinstance(tokenizer, WordPieceTokenizer):
         return tokenizer.huggingface_files()
-    ends = {f"{role}_token": tokenizer.tokens[i] for role, i in (("bos", tokenizer.bos_id), ("eos", tokenizer.eos_id))}
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **ends}
-    settings |= {"unk_token": tokenizer.tokens[tokenizer.unk_id], "pad_token": tokenizer.tokens[tokenizer.pad_id]}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}
+    if isinstance(tokenizer, MaskedBytePairTokenizer):
+        roles |= {"cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "mask": tokenizer.mask_id}
+        del roles["bos"], roles["eos"]
+    settings |= {f"{role}_token": tokenizer.tokens[i] for role, i in roles.items()}
     return {"tokenizer.json": tokenizer.to_json().encode(), "tokenizer_config.json": model_folder.to_json(settings)}

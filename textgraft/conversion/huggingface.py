@@ -7,6 +7,7 @@ weights)` and `to_huggingface(model)`.
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Mapping
 from importlib import import_module
@@ -20,6 +21,7 @@ from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.memory import validate_memory
 from textgraft.models.hub_cache import WEIGHTS
 from textgraft.models.model import Model
 from textgraft.models.model_folder import to_json, validate_new_path, write_folder
@@ -72,8 +74,16 @@ def save(
     *,
     overwrite: bool = False,
     others: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a folder for the `transformers` library; `others` are further files, such as a tokenizer's.
+    """Write a folder for the `transformers` library.
+
+    Args:
+        model: The model.
+        folder: Folder to write.
+        overwrite: Replace an existing folder.
+        others: Further files, such as a tokenizer's.
+        settings: Further entries of config.json, such as ids of special tokens.
 
     Raises:
         UserError: The library does not have the family or head, or the folder exists (without `overwrite`) or cannot be
@@ -88,6 +98,7 @@ def save(
         message = f"transformers has no head with the layer aggregation '{model.head.config.layer_aggregation}'."
         raise UserError(message, remedy="Make the model without a layer aggregation.")
     config, weights = import_module(WRITERS[name]).to_huggingface(model)
+    config |= settings or {}
     validate_new_path(folder, overwrite)
     data = to_safetensors({n: w.contiguous().cpu() for n, w in weights.items()}, metadata={"format": "pt"})
     return write_folder(folder, {**(others or {}), "config.json": to_json(config), "model.safetensors": data})
@@ -106,28 +117,61 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """All weights of the folder by name, in one file or in shards; floating-point weights in float32.
 
     Raises:
-        UserError: There are none, a file is damaged, or a pickle contains more than tensors.
+        UserError: There are none, a file is missing or damaged, a pickle contains more than tensors, or they do not fit
+            into the memory.
     """
     path = next((folder / name for name in WEIGHTS if (folder / name).is_file()), None)
     if path is None:
         remedy = f"It should hold one of: {', '.join(WEIGHTS)}."
         raise UserError("there are no weights in this folder.", where=str(folder), remedy=remedy)
-    if path.suffix != ".json":
-        values = read_tensors(path)
-    else:
-        content = read_json(path)
-        shards = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-            raise UserError("this index has no weight_map of file names.", where=str(path))
-        values = {}
-        for name in sorted(set(shards.values())):
-            if Path(name).name != name:
-                raise UserError(f"the index names '{name}', which is outside this folder.", where=str(path))
-            values |= read_tensors(folder / name)
-        absent = sorted(shards.keys() - values.keys())
-        if absent:
-            raise UserError(f"the shards lack {len(absent)} of the index's weights: {absent[:8]}.", where=str(path))
-    return {name: value.float() if value.is_floating_point() else value for name, value in values.items()}
+    names = _shards(path) if path.suffix == ".json" else {}
+    files = sorted({folder / name for name in names.values()}) or [path]
+    validate_memory(sum(map(loading_bytes, files)), str(folder))
+    values: dict[str, Tensor] = {}
+    for file in files:
+        read = read_tensors(file)
+        for name in list(read):  # one after the other, so that no weight is there in both formats for long
+            value = read.pop(name)
+            values[name] = value.float() if value.is_floating_point() else value
+    absent = sorted(names.keys() - values.keys())
+    if absent:
+        message = f"the shards lack {len(absent)} of the index's weights: {absent[:8]}."
+        raise UserError(message, where=str(path), remedy="Fetch the folder again.")
+    return values
+
+
+def loading_bytes(file: Path) -> int:
+    """Bytes of memory that loading a file of weights takes, read off its header; 0 for a damaged one.
+
+    These are a model in float32 and, where the file is in another format, the weights converted to it.
+    """
+    try:
+        if file.suffix != ".safetensors":
+            return 2 * file.stat().st_size  # the format is not known without reading it all: float32 takes least
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        tensors = [value for name, value in header.items() if name != "__metadata__"]
+        return sum(math.prod(t["shape"]) * (4 if t["dtype"] == "F32" else 8) for t in tensors)
+    except (OSError, ValueError, OverflowError, MemoryError, AttributeError, KeyError, TypeError):
+        return 0  # reading the file says what is wrong
+
+
+def _shards(path: Path) -> dict[str, str]:
+    """Files of an index, by weight. Raises UserError for a damaged index, and where a file is missing or elsewhere."""
+    content = read_json(path)
+    shards = content.get("weight_map") if isinstance(content, dict) else None
+    again = "Fetch the folder again."
+    if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
+        raise UserError("this index has no weight_map of file names.", where=str(path), remedy=again)
+    names = sorted(set(shards.values()))
+    if outside := [name for name in names if Path(name).name != name]:
+        message = f"the index names '{outside[0]}', which is outside this folder."
+        remedy = "Do not use this folder, or fetch it again from a source that you trust."
+        raise UserError(message, where=str(path), remedy=remedy)
+    if missing := [name for name in names if not (path.parent / name).is_file()]:
+        message = f"files with weights are missing ({len(missing)} of {len(names)}): {', '.join(missing[:8])}."
+        raise UserError(message, where=str(path.parent), remedy=again)
+    return shards
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Control of glibc's allocator: free memory that the process still holds."""
+"""Free memory: how much there is, and control of glibc's allocator, which holds what is free."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import psutil
+
+from textgraft.core.errors import UserError
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 LARGE_BLOCK, MAX_DYNAMIC_THRESHOLD = 1 << 20, 32 << 20
@@ -18,6 +23,11 @@ MAX_THRESHOLD = (1 << 31) - 1
 """Largest threshold in bytes that glibc accepts."""
 DEFAULT_MMAP_MAX = 1 << 16
 """glibc's default limit of separately mapped blocks."""
+CONTROL_GROUPS = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"),
+)
+"""Folders of Linux's control groups, version 2 and 1, with the names of a container's limit and use of memory."""
 USER_VARIABLE = "MALLOC_MMAP_THRESHOLD_"
 
 
@@ -73,3 +83,25 @@ def release_free_memory() -> None:
     trim = _glibc_function("malloc_trim")
     if trim is not None:
         trim(0)
+
+
+def available_memory() -> int:
+    """Bytes of memory that a process can still take: the system's, or a container's where that has less."""
+    free = [int(psutil.virtual_memory().available)]
+    for folder, limit, used in CONTROL_GROUPS:
+        try:
+            statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            cached = int(statistics.get("inactive_file", 0))  # given back when memory is needed
+            free.append(int((folder / limit).read_text()) - int((folder / used).read_text()) + cached)
+        except (OSError, ValueError):  # no such group, or "max" for no limit
+            continue
+    return max(0, min(free))
+
+
+def validate_memory(needed: int, where: str) -> None:
+    """Raise UserError where loading a model takes more bytes than are available."""
+    available = available_memory()
+    if needed > available:
+        gigabytes = f"{needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are free"
+        remedy = "End other programs, use a machine with more memory, or choose a smaller model."
+        raise UserError(f"loading this model takes about {gigabytes}.", where=where, remedy=remedy)

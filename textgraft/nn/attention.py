@@ -57,6 +57,36 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
     return weights @ value
 
 
+def attend_nearby(query: Tensor, key: Tensor, value: Tensor, real: Tensor, width: int, dropout: float = 0.0) -> Tensor:
+    """`attend` with the mask of `surrounding`, in blocks: the cost grows with the length, not with its square.
+
+    The positions are divided into blocks of `width`; those of a block attend to it and to its two neighbours only.
+
+    Args:
+        query: (B, H, T, d), keys and values alike.
+        key: Keys.
+        value: Values.
+        real: Bool (B or 1, T), True at positions that may be attended to.
+        width: Positions on either side.
+        dropout: Rate of dropout on the attention weights.
+    """
+    b, h, t, d = query.shape
+    blocks = -(-t // width)
+    rest = blocks * width - t
+    queries = F.pad(query, (0, 0, 0, rest)).view(b, h, blocks, width, d).transpose(1, 2).reshape(-1, h, width, d)
+    keys, values = (
+        F.pad(part, (0, 0, width, width + rest)).unfold(2, 3 * width, width).permute(0, 2, 1, 4, 3).flatten(0, 1)
+        for part in (key, value)
+    )
+    present = F.pad(real, (width, width + rest)).unfold(1, 3 * width, width)  # (B or 1, blocks, 3 width)
+    offset = torch.arange(3 * width, device=real.device) - torch.arange(width, 2 * width, device=real.device)[:, None]
+    mask = (offset.abs() <= width) & present[:, :, None, :]
+    mask = mask.expand(b, -1, -1, -1).reshape(b * blocks, 1, width, 3 * width)
+    attended = attend(queries, keys, values, mask, dropout)
+    attended = attended.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
+    return attended.view(b, blocks, h, width, d).transpose(1, 2).reshape(b, h, blocks * width, d)[:, :, :t]
+
+
 def _additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where `mask` is True and the smallest number elsewhere; adding it costs a quarter of masked_fill, and less for
     gradients, and is shared by all heads. Not -inf, for rows without a True.

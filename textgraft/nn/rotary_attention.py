@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from textgraft.core.errors import UserError
-from textgraft.nn.attention import appended, attend
+from textgraft.nn.attention import appended, attend, attend_nearby
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.rms_norm import RMSNorm
 from textgraft.nn.rotary import Rotation, rotated
@@ -66,6 +66,8 @@ class RotaryAttention(nn.Module):
         by: Rotation | None,
         past: tuple[Tensor, Tensor] | None = None,
         start: int | None = None,
+        *,
+        window: int | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> ((B, T, D), the rotated keys and the values (B, K, S, d) of all S positions).
 
@@ -78,6 +80,8 @@ class RotaryAttention(nn.Module):
             past: Keys and values of previous positions; where they have room for T more, the new ones are written
                 there.
             start: Number of positions of `past` to use (None: all).
+            window: Attend to at most so many positions on either side, in blocks (nn.attention.attend_nearby); without
+                `past`, and with a mask (1 or B, 1, 1, T).
         """
         b, t, _ = x.shape
         heads = self.inputs(x).view(b, t, -1, self.head_dim)
@@ -91,20 +95,24 @@ class RotaryAttention(nn.Module):
         start = 0 if past is None else past[0].shape[2] if start is None else start
         if past is not None:
             key, value = appended(past[0], start, key), appended(past[1], start, value)
-        attended = self._attend(query, key[:, :, : start + t], value[:, :, : start + t], mask)
+        attended = self._attend(query, key[:, :, : start + t], value[:, :, : start + t], mask, window)
         if mask is not None:
             attended = attended.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
         return self.output(attended.transpose(1, 2).reshape(b, t, -1)), (key, value)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int | None) -> Tensor:
         """Attention of the query heads (B, H, T, d) to the K heads of keys and values that they share."""
         dropout = self.dropout if self.training else 0.0
         shared = self.num_heads // self.num_key_value_heads
-        if shared == 1:
-            return attend(query, key, value, mask, dropout)
         b, _, t, d = query.shape
-        if t == 1:  # in generation: query heads of a group as positions, so that the whole cache is not repeated
+        if (
+            shared > 1 and t == 1
+        ):  # in generation: query heads of a group as positions, so that the whole cache is not repeated
             grouped = attend(query.view(b, -1, shared, d), key, value, mask, dropout)
             return grouped.reshape(b, self.num_heads, 1, d)
-        key, value = (torch.repeat_interleave(part, shared, dim=1) for part in (key, value))
+        if shared > 1:
+            key, value = (torch.repeat_interleave(part, shared, dim=1) for part in (key, value))
+        if window is not None:
+            assert mask is not None
+            return attend_nearby(query, key, value, mask[:, 0, 0], window, dropout)
         return attend(query, key, value, mask, dropout)

@@ -54,6 +54,10 @@ FEW_ROWS = 256
 """Maximum number of rows for which packed weights are faster."""
 
 
+MAX_PACKED = 1 << 26
+"""Maximum number of weights of a packed matrix: the output table of a large vocabulary is not kept twice."""
+
+
 class Casts:
     """Cache of converted weights, for repeated inference with one model.
 
@@ -187,6 +191,7 @@ def _packed_casts(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Casts | None
     if casts is None or dtype != torch.float32 or torch.is_grad_enabled() or x.device != CPU:
         return None
     usable = 0 < x.numel() <= FEW_ROWS * x.shape[-1] and x.dtype == weight.dtype == dtype
+    usable = usable and weight.numel() <= MAX_PACKED
     return casts if usable and _packing_is_usable(*weight.shape) else None
 
 
