@@ -16,6 +16,7 @@ from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, tensorflow
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
+from textgraft.models import packaged
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
@@ -27,7 +28,7 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 
 
 def load(name: str) -> Artifact:
-    """The model and tokenizer that `hf:…`, `tf:…` or `elmo:…` names: a language model, an encoder, or a classifier.
+    """The model and tokenizer that `hf:…`, `tf:…`, `elmo:…` or a packaged model's name names.
 
     Raises UserError where there is no such folder, and as conversion.huggingface, conversion.legacy.tensorflow and
     conversion.legacy.elmo do.
@@ -46,12 +47,13 @@ def load(name: str) -> Artifact:
             CharacterEncodingTokenizer.from_vocabulary(),
         )
     else:
-        folder = find(name)
+        in_package = packaged.is_packaged(name)
+        folder = packaged.find(name) if in_package else find(name)
         config = huggingface.read_config(folder)
         model = huggingface.load(folder)
         embedding = sentence_transformers.read(folder, model.encoder.output_dim)
         tokenizer = TOKENIZERS[str(config["model_type"])](folder)
-        record = _fetched(folder)
+        record = packaged.record(name) if in_package else _fetched(folder)
     known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
     if known > wanted:
         message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."

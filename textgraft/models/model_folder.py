@@ -16,6 +16,7 @@ from typing import Any
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
+from textgraft.models import packaged
 from textgraft.models.upgrade import upgraded_config, upgraded_run
 
 FORMAT = 1
@@ -114,7 +115,8 @@ def find(name: str | Path) -> Path:
             where=str(name),
             remedy="Name the folder that textgraft wrote, or restore the missing file.",
         )
-    remedy = f"{did_you_mean(str(name), names())} Give the path of a model folder, or the name of a bundled model."
+    known = did_you_mean(str(name), [*names(), *packaged.PACKAGED])
+    remedy = f"{known} Give the path of a model folder, or the name of a bundled model."
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
 
@@ -124,12 +126,15 @@ def bundled_name(folder: Path) -> str:
 
 
 def is_checkpoint_name(name: str | Path) -> bool:
-    """True for the name of another library's checkpoint (conversion.hub). Raises UserError for other types."""
+    """True for the name of another library's checkpoint (conversion.hub), in a package or not.
+
+    Raises UserError for other types.
+    """
     if not isinstance(name, str | os.PathLike):
         remedy = "Give the path of a model folder, or the name of a bundled model."
         message = f"this is of type {type(name).__name__}, not the name of a model."
         raise UserError(message, where="model", remedy=remedy)
-    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO))
+    return str(name).startswith((TRANSFORMERS, TENSORFLOW, ELMO)) or packaged.is_packaged(str(name))
 
 
 def names() -> list[str]:
