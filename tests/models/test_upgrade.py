@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from made_up_questions import encoder
+
 from textgraft.heads.tagging import TaggingHead
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import build
+from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.models.upgrade import upgraded_config, upgraded_run, upgraded_weights
 from textgraft.text.tokenizer import Tokenizer
 
@@ -53,3 +56,19 @@ def test_a_tagger_saved_with_the_old_name_opens(tmp_path: Path) -> None:
     opened = loading.load_network(folder).model.head
     assert isinstance(opened, TaggingHead)
     assert opened.config.subword_pooling == "last"
+
+
+def test_the_pooling_of_an_older_bert_describes_its_vectors(tmp_path: Path) -> None:
+    """It was a setting of the encoder; nothing was above it."""
+    source = encoder("bert")
+    folder = artifact.save(source, tmp_path / "old")
+    path = folder / "config.json"
+    for pooling, embedding in (("max", SentenceEmbedding("max")), (None, None)):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        config["encoder"]["pooling"] = pooling
+        config.pop("sha256", None)
+        path.write_text(json.dumps(config), encoding="utf-8")
+        opened = loading.load_network(folder)
+        assert (opened.embedding, opened.compares) == (embedding, pooling is not None)
+        expected = source.embed(["the film"], pooling=pooling, precision="fp32")
+        assert (opened.embed(["the film"], precision="fp32") == expected).all()

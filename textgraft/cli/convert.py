@@ -20,13 +20,16 @@ def convert(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder (for flair the file) to write; must not exist.")],
     to: Annotated[
-        str, typer.Option("--to", help="The format to write: textgraft, huggingface, elmo or flair.")
+        str,
+        typer.Option("--to", help="The format to write: textgraft, huggingface, sentence-transformers, elmo or flair."),
     ] = "textgraft",
     half: Annotated[bool, typer.Option("--half", help="Store the weights of a textgraft model as float16.")] = False,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
     """Convert a Hugging Face BERT, DistilBERT, GPT or GPT-2 to a textgraft model, or back.
+
+    sentence-transformers is the encoder of a model, with the vectors that embed makes by it, for that library.
 
     tf:FOLDER is a TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, elmo:FOLDER the options.json and
     weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.

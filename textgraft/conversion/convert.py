@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from textgraft.conversion import huggingface
+from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, flair
 from textgraft.conversion.weights import named_labels
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
+from textgraft.models.card import model_card
+from textgraft.models.model import graft
+from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
-Format = Literal["textgraft", "huggingface", "elmo", "flair"]
+Format = Literal["textgraft", "huggingface", "sentence-transformers", "elmo", "flair"]
 
 
 def convert(
@@ -24,12 +27,12 @@ def convert(
     """Write `model` in another format.
 
     Args:
-        model: Any model that can be loaded: a bundled one, a textgraft folder, `hf:FOLDER`, `hf:NAME`, `tf:FOLDER` or
-            `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
+        model: Any model that can be loaded: a bundled one, `minilm`, a textgraft folder, `hf:FOLDER`, `hf:NAME`,
+            `tf:FOLDER` or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
         out: Folder to write (a file for "flair").
-        to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer; "elmo":
-            options.json and weights.hdf5 for AllenNLP, without a vocabulary; "flair": a file for Flair, a pickle as it
-            needs.
+        to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer;
+            "sentence-transformers": the encoder alone, with the vectors that `embed` makes by it; "elmo": options.json
+            and weights.hdf5 for AllenNLP, without a vocabulary; "flair": a file for Flair, a pickle as it needs.
         half: Store float16 weights ("textgraft" only).
         overwrite: Replace an existing path.
 
@@ -50,7 +53,20 @@ def convert(
         return artifact.save(source, out, half=half, overwrite=overwrite)
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
+    if to == "sentence-transformers":
+        return _save_sentence_encoder(source, Path(out), overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source))
+
+
+def _save_sentence_encoder(source: Artifact, out: Path, *, overwrite: bool) -> Path:
+    """Write the encoder without its head, and how a text becomes a vector: its mean where the model does not say."""
+    encoder = source.model.encoder
+    bare = graft(encoder, source.model.describe() | {"head": {"name": "features", "input_dim": encoder.output_dim}}, 0)
+    embedding = source.embedding or SentenceEmbedding()
+    card = model_card(source.run).encode()
+    described = sentence_transformers.files(embedding, encoder.output_dim, encoder.max_length)
+    others = {**_others(source), **described, "README.md": card}
+    return huggingface.save(bare, out, overwrite=overwrite, others=others)
 
 
 def _validate_out(out: Path, to: Format, overwrite: bool) -> None:

@@ -17,7 +17,7 @@ from textgraft.conversion.legacy import elmo, tensorflow
 from textgraft.conversion.model_cards import licence_and_language
 from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
-from textgraft.models import catalogue, hub_cache
+from textgraft.models import catalogue, hub_cache, packaged
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
@@ -30,7 +30,7 @@ from textgraft.text.wordpiece import WordPieceTokenizer
 
 
 def load(name: str) -> Artifact:
-    """The model and tokenizer that `hf:…`, `tf:…` or `elmo:…` names: a language model, an encoder, or a classifier.
+    """The model and tokenizer that `hf:…`, `tf:…`, `elmo:…` or a name of the catalogue means.
 
     Raises UserError where there is no such folder, and as conversion.huggingface, conversion.legacy.tensorflow and
     conversion.legacy.elmo do.
@@ -54,7 +54,7 @@ def load(name: str) -> Artifact:
         model = huggingface.load(folder)
         embedding = sentence_transformers.read(folder, model.encoder.output_dim)
         tokenizer = TOKENIZERS[str(config["model_type"])](folder)
-        record = _fetched(folder)
+        record = packaged.record_of(folder) or _fetched(folder)
     known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
     if known > wanted:
         message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
@@ -94,9 +94,9 @@ def find(name: str) -> Path:
         return Path(given)
     short, _, revision = given.partition("@")
     known = catalogue.find(short)
-    packaged = catalogue.in_package(known) if known and not revision else None
-    if packaged is not None:
-        return packaged
+    in_package = catalogue.in_package(known) if known and not revision else None
+    if in_package is not None:
+        return in_package
     for repository in (known.hub if known else short, short):
         snapshot = hub_cache.snapshot(repository, revision or hub_cache.MAIN)
         if snapshot is not None:
@@ -106,7 +106,10 @@ def find(name: str) -> Path:
         message = f"'{given}' is neither a folder with a config.json nor a model in {hub_cache.cache_folder()}."
         if known:
             message = f"{known.hub} ('{known.name}') is not on this machine."
-        raise UserError(message, where=name, remedy=f"Where there is a network, {command} gets it.")
+        remedy = f"Where there is a network, {command} gets it."
+        if known and known.extra:
+            remedy = f'Install it by: pip install "textgraft[{known.extra}]"; or, where there is a network, {command}.'
+        raise UserError(message, where=name, remedy=remedy)
     missing = hub_cache.missing_file(snapshot)
     if missing:
         message = f"the copy in the cache is not complete: there is no {missing}."

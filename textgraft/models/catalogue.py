@@ -55,6 +55,7 @@ class KnownModel:
         tasks: Some of TASKS.
         suits: What it is good for, in a few words.
         package: "module:function" that returns the folder of the model in an installed package, or None.
+        extra: The extra of textgraft that installs that package.
     """
 
     name: str
@@ -67,6 +68,7 @@ class KnownModel:
     tasks: tuple[str, ...]
     suits: str
     package: str = ""
+    extra: str = ""
 
 
 APACHE, MIT = "Apache-2.0", "MIT"
@@ -81,6 +83,8 @@ CATALOGUE = (
         APACHE,
         SENTENCES,
         "few labels; fastest",
+        package="textgraft.models.packaged:minilm",
+        extra="minilm",
     ),
     KnownModel(
         "minilm-l12",

@@ -136,7 +136,10 @@ def is_known(name: str | Path) -> bool:
 
 
 def is_checkpoint_name(name: str | Path) -> bool:
-    """True for the name of another library's checkpoint (conversion.hub). Raises UserError for other types."""
+    """True for the name of another library's checkpoint (conversion.hub), in a package or not.
+
+    Raises UserError for other types.
+    """
     if not isinstance(name, str | os.PathLike):
         remedy = "Give the path of a model folder, or the name of a bundled model."
         message = f"this is of type {type(name).__name__}, not the name of a model."

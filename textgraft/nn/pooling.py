@@ -19,7 +19,9 @@ def last(hidden: Tensor, mask: Tensor, direction: Direction = "left") -> Tensor:
     For a right-to-left encoder (`direction` "right") this is the first position.
     """
     rows = torch.arange(hidden.shape[0], device=hidden.device)
-    positions = torch.zeros_like(rows) if direction == "right" else (mask.sum(1) - 1).clamp(min=0)
+    positions = torch.zeros_like(rows)
+    if direction != "right":
+        positions = (torch.arange(mask.shape[1], device=mask.device) * mask).amax(1)
     return hidden[rows, positions].masked_fill(~mask.any(1, keepdim=True), 0)
 
 

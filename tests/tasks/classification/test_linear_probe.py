@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from made_up_reviews import reviews
 
 from textgraft.core.context import RunContext
@@ -16,9 +18,11 @@ from textgraft.data.splits import stratified_folds
 from textgraft.linear.linear_layer import fit_output
 from textgraft.linear.scaling import Scale
 from textgraft.metrics.calibration import outputs_from_logits
-from textgraft.models.artifact import Artifact
+from textgraft.models.artifact import Artifact, save
 from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load_network
+from textgraft.models.sentence_embedding import KEY, sentence_embedding
+from textgraft.models.text_vectors import embed
 from textgraft.tasks.classification import linear_probe
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData
 from textgraft.tasks.classification.linear_candidates import Candidate
@@ -105,6 +109,49 @@ def test_what_is_saved_answers_as_what_was_measured(kind: TargetKind, tiny_lm: P
     np.testing.assert_allclose(outputs_from_logits(logits, kind, temperature), found.outcome.outputs[0], atol=1e-4)
     assert made.labels == selection.labels
     assert source.model.encoder.state_dict().keys() == made.model.encoder.state_dict().keys()
+
+
+def described(source: Artifact) -> Artifact:
+    """A sentence encoder with all that one can have: two poolings, a dense layer, length 1, a prompt, lower case."""
+    width = source.model.encoder.output_dim
+    shape = {"output_dim": 6, "bias": True, "activation": "tanh"}
+    generator = torch.Generator().manual_seed(3)
+    values = {
+        f"{KEY}.dense.0.weight": torch.randn(6, 2 * width, generator=generator),
+        f"{KEY}.dense.0.bias": torch.randn(6, generator=generator),
+    }
+    about = {"pooling": "max+mean", "normalize": True, "dense": [shape], "lowercase": True}
+    about |= {"prompts": {"task": "the film: "}, "default_prompt": "task"}
+    return replace(source, embedding=sentence_embedding(about, values, width))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_probe_of_a_sentence_encoder_is_one_on_its_vectors(kind: TargetKind, tiny_lm: Path, tmp_path: Path) -> None:
+    """Fitted on what `embed` gives; saved with the same layers in its head; the same answers opened, and as a graph."""
+    source = described(load_network(tiny_lm))
+    found, selection, encoded = candidate(source, kind, tmp_path, tested=True)
+    x = embed(source, encoded["train"].sequences)
+    np.testing.assert_array_equal(x, source.embed(selection.train.texts))
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, atol=1e-5)
+    layer, _ = fit_probe(x, selection.targets, selection.labels, 0)
+    texts = examples(kind, 30, 2).texts
+    temperature = found.predictor({}).run["temperature"] or 1.0
+    expected = outputs_from_logits(answers(layer, source.embed(texts)), kind, temperature)
+    np.testing.assert_allclose(found.outcome.outputs[0], expected, atol=1e-6)
+    made = found.predictor({"stage": "finetune", "max_tokens": 200})
+    assert made.model.head.config.normalize
+    opened = load_network(save(made, tmp_path / "saved"))
+    # The head multiplies in float32, by weights that the folded scales make large.
+    np.testing.assert_allclose(opened.outputs(texts, "fp32"), expected, atol=1e-4)
+    pytest.importorskip("onnxruntime")
+    from textgraft.onnx.int8 import NONE, in_int8
+    from textgraft.tasks.classification.onnx_export import graph_of
+
+    graph = graph_of(opened)
+    assert (graph.prompt, graph.lowercase) == ("the film: ", True)
+    np.testing.assert_allclose(graph.outputs(texts), expected, atol=1e-4)
+    small = replace(graph, graph=in_int8(graph.graph, NONE))
+    np.testing.assert_allclose(small.outputs(texts), expected, atol=0.1)  # weights rounded to 1 in 127
 
 
 def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None:
