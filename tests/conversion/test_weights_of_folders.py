@@ -45,7 +45,7 @@ def test_what_does_not_fit_into_memory_is_said_before_it_is_loaded(
     monkeypatch.setattr(memory, "available_memory", lambda: needed)
     assert huggingface.read_weights(tmp_path).keys() == WEIGHTS.keys()
     monkeypatch.setattr(memory, "available_memory", lambda: needed - 1)
-    monkeypatch.setattr(huggingface, "_read_file", lambda path: pytest.fail("a file was read"))
+    monkeypatch.setattr(huggingface, "read_tensors", lambda path: pytest.fail("a file was read"))
     with pytest.raises(UserError, match="loading this model takes about") as caught:
         huggingface.read_weights(tmp_path)
     assert caught.value.where == str(tmp_path)
@@ -79,7 +79,7 @@ def test_missing_shards_are_all_named_before_any_is_read(tmp_path: Path, monkeyp
     in_shards(tmp_path)
     for number in (1, 3):
         (tmp_path / f"model-0000{number}-of-00003.safetensors").unlink()
-    monkeypatch.setattr(huggingface, "_read_file", lambda path: pytest.fail("a file was read"))
+    monkeypatch.setattr(huggingface, "read_tensors", lambda path: pytest.fail("a file was read"))
     message = r"missing \(2 of 3\): model-00001-of-00003.safetensors, model-00003-of-00003.safetensors"
     with pytest.raises(UserError, match=message) as caught:
         huggingface.read_weights(tmp_path)

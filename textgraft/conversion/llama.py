@@ -106,7 +106,6 @@ def _encoder_config(config: Mapping[str, Any], kind: str) -> LlamaConfig:
             query_key_norm=kind == "qwen3",
             attention_dropout=config.get("attention_dropout") or 0.0,
             norm_eps=config.get("rms_norm_eps", 1e-6),
-            pooling=config.get("textgraft_pooling"),
         )
     except KeyError as error:
         raise UserError(f"the setting {error} is missing.", where="config.json") from error

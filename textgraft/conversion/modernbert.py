@@ -122,7 +122,6 @@ def _encoder_config(config: Mapping[str, Any], task: str) -> ModernBERTConfig:
             hidden_dropout=config.get("mlp_dropout", 0.0),
             attention_dropout=config.get("attention_dropout", 0.0),
             layer_norm_eps=config.get("norm_eps", 1e-5),
-            pooling=config.get("textgraft_pooling"),
         )
     except KeyError as error:
         raise UserError(f"the setting {error} is missing.", where="config.json") from error

@@ -132,7 +132,7 @@ def is_one_layer(head: object, pooling: str, *, bias: bool) -> bool:
         return False
     config = head.config
     shape = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim, config.both_orders, config.bias)
-    return shape == (pooling, 0, False, 0, False, bias)
+    return shape == (pooling, 0, False, 0, False, bias) and not config.dense and not config.normalize
 
 
 def _listed(errors: list[str]) -> str:

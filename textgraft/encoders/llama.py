@@ -51,7 +51,6 @@ class LlamaConfig:
         attention_bias: Biases of attention: "none", of the "inputs" (queries, keys and values), or "all".
         feed_forward_bias: Biases of the feed-forward layers.
         query_key_norm: Norm queries and keys.
-        pooling: Pooling (nn.pooling) that the weights were trained with; None: as in `classifier`.
 
     Raises:
         UserError: A value is impossible.
@@ -77,7 +76,6 @@ class LlamaConfig:
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     norm_eps: float = 1e-5
-    pooling: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "no_positions", list(self.no_positions))  # JSON returns lists
@@ -209,14 +207,9 @@ class Llama(Encoder):
             masks[is_banded] = pattern[None, None] if unpadded else pattern & real[:, None, None, :]
         return masks
 
-    @property
-    def compares(self) -> bool:
-        """True for sentence-transformers models, which specify their pooling."""
-        return self.config.pooling is not None
-
     def classifier(self) -> dict[str, Any]:
         """One linear layer without a bias on the last token's vector, as the transformers library has it."""
-        return {**ONE_LAYER, "pooling": self.config.pooling or "last", "input_dropout": 0.1, "bias": False}
+        return {**ONE_LAYER, "pooling": "last", "input_dropout": 0.1, "bias": False}
 
     def layer_groups(self) -> list[LayerGroup]:
         """The embedding, then the blocks; the norm at the top belongs to the last."""

@@ -55,7 +55,6 @@ class ModernBERTConfig:
         transform: Add a transform of every position on top, as the published taggers have.
         hidden_dropout: Dropout inside the feed-forward layers.
         attention_dropout: Dropout of the attention weights, and of what attention adds.
-        pooling: Pooling (nn.pooling) that the weights were trained with; None: as in `classifier`.
 
     Raises:
         UserError: A value is impossible.
@@ -77,7 +76,6 @@ class ModernBERTConfig:
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-5
-    pooling: str | None = None
 
     def __post_init__(self) -> None:
         if self.num_heads < 1 or self.embedding_dim % self.num_heads:
@@ -212,16 +210,11 @@ class ModernBERT(Encoder):
         width = config.embedding_dim // config.num_heads
         return {key: rotation(positions, frequencies(width, base, device=device)) for key, base in bases.items()}
 
-    @property
-    def compares(self) -> bool:
-        """True for sentence-transformers models, which specify their pooling."""
-        return self.config.pooling is not None
-
     def classifier(self) -> dict[str, Any]:
         """One linear layer on the pooler's output, or on the mean: the first position of a long text sees little of it
         in local layers.
         """
-        pooling = self.config.pooling or ("pooled" if self.pooler is not None else "mean")
+        pooling = "pooled" if self.pooler is not None else "mean"
         return {**ONE_LAYER, "pooling": pooling, "input_dropout": 0.1}
 
     def masked_language_model(self) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class ClassificationConfig:
     bias: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dense", dense_configs(self.dense))  # config.json has them as lists
+        object.__setattr__(self, "dense", list(dense_configs(self.dense)))  # a list, as in config.json
 
 
 class ClassificationHead(Head):
