@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 import pytest
 from hub_on_this_machine import CARD, NAME, RETRIES, FakeHub
+from tiny_checkpoints import save_checkpoint
 
 import textgraft
 from textgraft import UserError
@@ -283,14 +284,25 @@ def test_names_and_kinds_that_are_not_read(hub: FakeHub, tmp_path: Path) -> None
         with pytest.raises(UserError, match="not the name of a model on a hub"):
             textgraft.fetch(name, tmp_path / "bert", show=False)
     config = json.loads(hub.models[NAME]["config.json"])
-    hub.models[NAME]["config.json"] = json.dumps(config | {"model_type": "t5"}).encode()
-    with pytest.raises(UserError, match=r"a model of the kind 't5', which cannot be read.*Known: bert"):
-        fetch(tmp_path / "bert")
+    for kind, reason in (("t6", "has no architecture 't6'"), ("bart", "is an encoder-decoder")):
+        hub.models[NAME]["config.json"] = json.dumps(config | {"model_type": kind}).encode()
+        with pytest.raises(UserError, match=f"a model of the kind '{kind}', which cannot be read.*{reason}"):
+            fetch(tmp_path / "bert")
     assert hub.ranges("model.safetensors") == []
     (tmp_path / "bert").mkdir()
     with pytest.raises(UserError, match="exists already"):
         fetch(tmp_path / "bert")
     assert left(tmp_path) == {"bert"}
+
+
+def test_an_architecture_that_runs_through_transformers_is_fetched(hub: FakeHub, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", minversion="5")
+    files = {path.name: path.read_bytes() for path in save_checkpoint("deberta-v2", tmp_path / "source").iterdir()}
+    hub.models[NAME] = {**files, "spm.model": b"pieces", "modeling.py": b"raise SystemExit"}
+    folder = fetch(tmp_path / "fetched")
+    assert {"spm.model", "tokenizer.json", "tokenizer_config.json"} <= left(folder)
+    assert "modeling.py" not in left(folder)
+    assert loading.load_network(f"hf:{folder}").model.family == "transformers"
 
 
 IN_SMALL_CHUNKS = (

@@ -111,11 +111,26 @@ ENCODERS |= {
     "word-lstm": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 2},
     "word-lstm-given": {**WORD_LSTM, "hidden_dim": 3, "num_layers": 4, "projection_dim": 6, "character_filters": 0},
 }
+ELECTRA = {"vocab_size": V, "embedding_size": 6, "hidden_size": 6, "num_hidden_layers": 2, "num_attention_heads": 2}
+ELECTRA |= {"intermediate_size": 10, "max_position_embeddings": 16}
+ENCODERS |= {
+    "bridge-electra": {
+        "name": "transformers",
+        "model_type": "electra",
+        "checkpoint": ELECTRA,
+        "vocab_size": V,
+        "embedding_dim": 6,
+        "num_layers": 2,
+        "max_length": 16,
+        "dropouts": {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+        "segments": True,
+    },
+}
 SPELLED = ("elmo", "word_lstm")
 VECTORS = torch.randn(V, 5, generator=torch.Generator().manual_seed(0))
 """What another model says of each id, for encoders that read such."""
 WIDTH = 6  # of what every encoder shows, but CoVe
-SEE_ALL = ("bert", "modernbert", "cove", *SPELLED)
+SEE_ALL = ("bert", "modernbert", "transformers", "cove", *SPELLED)
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in SEE_ALL]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
@@ -243,7 +258,8 @@ def fits(encoder: str, head: str) -> bool:
         case "bidirectional_language_model":
             return below["name"] == "elmo"
         case "masked_language_model":
-            return below["name"] in ("bert", "modernbert") and reads_pooled == bool(below.get("pooler", False))
+            masked = ("bert", "modernbert", "transformers")
+            return below["name"] in masked and reads_pooled == bool(below.get("pooler", False))
         case _:
             return reads_pooled == bool(below.get("pooler", False))
 
@@ -433,6 +449,8 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding_norm(
                 known if encoder.segments is None else known + encoder.segments(batch.segments)
             )
+        case "transformers":
+            return encoder.module.embeddings(input_ids=batch.ids, token_type_ids=batch.segments)
         case "elmo":
             assert batch.character_ids is not None
             return torch.cat([encoder.characters(batch.character_ids)] * 2, dim=1)[batch.ids]

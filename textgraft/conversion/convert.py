@@ -16,6 +16,7 @@ from textgraft.models.card import model_card
 from textgraft.models.model import graft
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 Format = Literal["textgraft", "huggingface", "sentence-transformers", "elmo", "flair"]
@@ -96,7 +97,7 @@ def _settings(source: Artifact) -> dict[str, Any]:
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
-    if isinstance(tokenizer, WordPieceTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | ShippedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}

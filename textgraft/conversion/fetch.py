@@ -13,14 +13,15 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from textgraft.conversion import model_cards
 from textgraft.conversion.download_targets import Cache, PlainFolder, Target, exclusive
 from textgraft.conversion.downloads import Hub, RemoteFile, Repository
-from textgraft.conversion.huggingface import READERS
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.conversion.huggingface import READERS, validate_type
+from textgraft.core.errors import UserError
 from textgraft.models import catalogue
 from textgraft.models.hub_cache import CONFIG, MAIN, WEIGHTS
 from textgraft.models.model_folder import TRANSFORMERS, validate_new_path
@@ -148,20 +149,19 @@ def _download(
 
 
 def can_open(model_type: str) -> bool:
-    """True if a model of this type in config.json can be opened."""
-    return model_type in READERS
+    """True if this installation opens checkpoints of this model_type, as far as is known without their files."""
+    return model_type in READERS or find_spec("transformers") is not None
 
 
 def _validate_type(config: Mapping[str, Any], where: str) -> None:
     """Raise UserError if a model of this config.json cannot be opened."""
     kind = str(config.get("model_type"))
-    if can_open(kind):
-        return
-    if config.get("auto_map"):
-        message = f"this is a model of the kind '{kind}' with code of its own, which is never run; it is not fetched."
-        raise UserError(message, where=where, remedy="Choose another: `textgraft models` lists some.")
-    message = f"this is a model of the kind '{kind}', which cannot be read, so it is not fetched."
-    raise UserError(message, where=where, remedy=did_you_mean(kind, READERS))
+    try:
+        validate_type(config, where)
+    except UserError as error:
+        message = f"this is a model of the kind '{kind}', which cannot be read, so it is not fetched: {error.message}"
+        remedy = error.remedy or "Choose another: `textgraft models` lists some."
+        raise UserError(message, where=where, remedy=remedy) from error
 
 
 def _files_to_fetch(hub: Hub, repository: Repository, target: Target) -> list[RemoteFile]:

@@ -51,9 +51,12 @@ def load(name: str) -> Artifact:
     else:
         folder = find(name)
         config = huggingface.read_config(folder)
-        model = huggingface.load(folder)
+        kind = str(config.get("model_type"))
+        if kind in huggingface.READERS:
+            model, tokenizer = huggingface.load(folder), TOKENIZERS[kind](folder)
+        else:
+            model, tokenizer = huggingface.load_bridged(folder)
         embedding = sentence_transformers.read(folder, model.encoder.output_dim)
-        tokenizer = TOKENIZERS[str(config["model_type"])](folder)
         record = packaged.record_of(folder) or _fetched(folder)
     known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
     if known > wanted:

@@ -20,11 +20,12 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError
 from textgraft.core.memory import validate_memory
 from textgraft.models.hub_cache import WEIGHTS
 from textgraft.models.model import Model
 from textgraft.models.model_folder import to_json, validate_new_path, write_folder
+from textgraft.text.tokenizer import Tokenizer
 
 # model_type in config.json: module
 READERS = {
@@ -39,12 +40,15 @@ READERS = {
     "qwen3": "textgraft.conversion.llama",
     "smollm3": "textgraft.conversion.llama",
 }
+BRIDGE = "textgraft.conversion.bridge"
+"""The module for every other model_type, which runs through the `transformers` library."""
 # name in model.ENCODERS: module
 WRITERS = {
     "bert": "textgraft.conversion.bert",
     "gpt": "textgraft.conversion.gpt",
     "modernbert": "textgraft.conversion.modernbert",
     "llama": "textgraft.conversion.llama",
+    "transformers": BRIDGE,
 }
 
 
@@ -58,14 +62,35 @@ def load(folder: Path | str) -> Model:
     config = read_config(folder)
     kind = str(config.get("model_type"))
     if kind not in READERS:
-        where = str(folder / "config.json")
-        raise UserError(f"model_type '{kind}' is not known.", where=where, remedy=did_you_mean(kind, READERS))
+        return load_bridged(folder)[0]
     try:
         model: Model = import_module(READERS[kind]).from_huggingface(config, read_weights(folder))
     except UserError as error:
         where = str(folder / error.where) if error.where in ("", "config.json") else error.where
         raise UserError(error.message, where=where, remedy=error.remedy) from error
     return model.eval()
+
+
+def load_bridged(folder: Path) -> tuple[Model, Tokenizer]:
+    """Load the model and tokenizer of a folder whose model_type is not in READERS, through the `transformers` library.
+
+    Raises:
+        UserError: As `load`; the library is missing, or the model needs code of its own.
+    """
+    config = read_config(folder)
+    validate_type(config, str(folder / "config.json"))
+    model, tokenizer = import_module(BRIDGE).from_folder(folder, config, read_weights(folder))
+    return model, tokenizer
+
+
+def validate_type(config: Mapping[str, Any], where: str) -> None:
+    """Raise UserError where the architecture of a config.json can be read neither here nor through `transformers`."""
+    kind = config.get("model_type")
+    if kind is None:
+        message = "this config.json does not name its architecture (model_type)."
+        raise UserError(message, where=where, remedy=f"Architectures of textgraft itself: {', '.join(READERS)}.")
+    if kind not in READERS:
+        import_module(BRIDGE).validate(config, where)
 
 
 def save(

@@ -19,6 +19,7 @@ from textgraft.data.squad import Question
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -108,6 +109,9 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
         # Without a start token, an empty text is encoded as the token that separates texts.
         begins = len(tokenizer.starts) if tokenizer.starts else int(not text)
         ids, spans = ids[begins:], spans[begins:]
+    elif isinstance(tokenizer, ShippedTokenizer):
+        first, last = len(tokenizer.template.before), len(ids) - len(tokenizer.template.after)
+        ids, spans = (ids[first:last], spans[first:last]) if text else ([], [])
     else:
         ids, spans = ids[1:], spans[1:]
     trimmed = [_trimmed(text, start, end) for start, end in spans]
@@ -184,7 +188,8 @@ def encode_questions(
     windows: list[Window] = []
     for number, (context, question) in enumerate(questions):
         words = tokenize(tokenizer, question.text).ids[: settings.max_question]
-        room = settings.max_tokens - len(words) - 2 - len(tokenizer.pair_marks.between)
+        marks = tokenizer.window_marks
+        room = settings.max_tokens - len(words) - len(marks.before) - len(marks.between) - len(marks.after)
         if room < 1:
             message = f"{settings.max_tokens} tokens leave no room beside a question of {len(words)}."
             raise UserError(
@@ -211,18 +216,18 @@ def _windows(
     chunks = stretches(len(context.ids), layout.room, layout.stride)
     no_target = (NO_ANSWER, NO_ANSWER)
     owner = most_context(chunks, len(context.ids))
-    bos, between, eos = [layout.tokenizer.bos_id], layout.tokenizer.pair_marks.between, [layout.tokenizer.eos_id]
+    marks = layout.tokenizer.window_marks
     for index, (start, end) in enumerate(chunks):
         chunk = context.ids[start:end]
         texts = (chunk, words) if layout.direction == "right" else (words, chunk)
-        second = 1 + len(texts[0]) + len(between)
-        first = 1 if layout.direction == "right" else second
+        second = len(marks.before) + len(texts[0]) + len(marks.between)
+        first = len(marks.before) if layout.direction == "right" else second
         target = no_target
         if span is not None and start <= span[0] and span[1] < end:
             target = (span[0] - start + first, span[1] - start + first)
         yield Window(
             question=number,
-            ids=np.concatenate([bos, texts[0], between, texts[1], eos]).astype(np.int32),
+            ids=np.concatenate([marks.before, texts[0], marks.between, texts[1], marks.after]).astype(np.int32),
             second=second,
             first=first,
             start=start,

@@ -97,6 +97,11 @@ class Encoder(nn.Module):
         """True if continuing from the state after `tokens` tokens equals encoding the whole text at once."""
         return True
 
+    @property
+    def not_adaptable(self) -> str:
+        """Reason why the encoder cannot be trained further without labels; empty if it can."""
+        return ""
+
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""
         return {}

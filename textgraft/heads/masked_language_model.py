@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
 from textgraft.nn.softmax import ChunkedSoftmax
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "relu": F.relu,
+}
+"""Activations above the dense layer."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,9 @@ class MaskedLanguageModelConfig:
             2023 (arXiv:2202.08005) found 40 % better for large models too.
         whole_words: Mask all subwords of a word together (data.streams.masking).
         transform_bias: The dense layer and the layer norm have biases.
+        table_dim: Width of the output table, where it is not D (ELECTRA, ALBERT).
+        activation: A name of ACTIVATIONS.
+        transform: Dense layer, activation and layer norm below the table; XLM and Funnel have none.
     """
 
     vocab_size: int
@@ -40,10 +53,16 @@ class MaskedLanguageModelConfig:
     masked: float = 0.15
     whole_words: bool = False
     transform_bias: bool = True
+    table_dim: int | None = None
+    activation: str = "gelu"
+    transform: bool = True
 
     def __post_init__(self) -> None:
         if not 0 < self.masked < 1:
             raise UserError(f"masked is {self.masked}.", remedy="Give a share between 0 and 1; 0.15 is BERT's.")
+        if self.activation not in ACTIVATIONS:
+            remedy = did_you_mean(self.activation, ACTIVATIONS)
+            raise UserError(f"there is no activation '{self.activation}'.", remedy=remedy)
 
 
 class MaskedLanguageModelHead(Head):
@@ -59,9 +78,10 @@ class MaskedLanguageModelHead(Head):
     def __init__(self, config: MaskedLanguageModelConfig, embedding: nn.Parameter | None = None) -> None:
         super().__init__()
         self.config = config
-        self.dense = nn.Linear(config.input_dim, config.input_dim, bias=config.transform_bias)
-        self.norm = nn.LayerNorm(config.input_dim, eps=config.layer_norm_eps, bias=config.transform_bias)
-        self.output = ChunkedSoftmax(config.vocab_size, config.input_dim, weight=embedding if config.tied else None)
+        width, bias = config.table_dim or config.input_dim, config.transform_bias
+        self.dense = nn.Linear(config.input_dim, width, bias=bias) if config.transform else None
+        self.norm = nn.LayerNorm(width, eps=config.layer_norm_eps, bias=bias) if config.transform else None
+        self.output = ChunkedSoftmax(config.vocab_size, width, weight=embedding if config.tied else None)
         self.next_sentence = nn.Linear(config.input_dim, 2) if config.next_sentence else None
         for layer in (self.dense, self.next_sentence):
             if layer is not None:
@@ -70,14 +90,17 @@ class MaskedLanguageModelHead(Head):
                     nn.init.zeros_(layer.bias)
 
     def transformed(self, hidden: Tensor) -> Tensor:
-        """Hidden vectors (..., D) -> (..., D), the input of the output table."""
-        normed: Tensor = self.norm(F.gelu(self.dense(hidden)).to(hidden.dtype))
+        """Hidden vectors (..., D) -> (..., table_dim), the input of the output table."""
+        if self.dense is None or self.norm is None:
+            return hidden
+        activated = ACTIVATIONS[self.config.activation](self.dense(hidden))
+        normed: Tensor = self.norm(activated.to(hidden.dtype))
         return normed
 
     def forward(self, encoded: Encoded) -> Tensor:
         """Log probabilities (B, T, V) of the token at every position."""
-        b, t, d = encoded.top.shape
-        return self.output.log_probs(self.transformed(encoded.top).reshape(b * t, d)).view(b, t, -1)
+        b, t, _ = encoded.top.shape
+        return self.output.log_probs(self.transformed(encoded.top).flatten(0, 1)).view(b, t, -1)
 
     def pair_logits(self, encoded: Encoded) -> Tensor:
         """Logits (B, 2): the second text follows the first, or it does not. Needs a head made with `next_sentence`.

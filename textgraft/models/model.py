@@ -31,6 +31,7 @@ ENCODERS = {
     "modernbert": ("textgraft.encoders.modernbert", "ModernBERT", "ModernBERTConfig"),
     "llama": ("textgraft.encoders.llama", "Llama", "LlamaConfig"),
     "word_lstm": ("textgraft.encoders.word_lstm", "WordLSTM", "WordLSTMConfig"),
+    "transformers": ("textgraft.encoders.transformers_bridge", "TransformersBridge", "TransformersBridgeConfig"),
 }
 HEADS = {
     "bidirectional_language_model": (
@@ -281,6 +282,9 @@ def with_dropout(description: dict[str, Any], multiplier: float) -> dict[str, An
     """A description with every dropout multiplied (fastai's `drop_mult`); the weights do not change."""
 
     def scaled(part: dict[str, Any]) -> dict[str, Any]:
-        return {k: min(0.9, v * multiplier) if k.endswith("_dropout") else v for k, v in part.items()}
+        rates = {k: min(0.9, v * multiplier) for k, v in part.items() if k.endswith("_dropout")}
+        if "dropouts" in part:  # of the bridge to transformers, by the checkpoint's names
+            rates["dropouts"] = {k: min(0.9, v * multiplier) for k, v in part["dropouts"].items()}
+        return part | rates
 
     return {"encoder": scaled(description["encoder"]), "head": scaled(description["head"])}

@@ -147,6 +147,11 @@ def graph_of(artifact: Artifact, name: str = "") -> OnnxModel:
     except ModuleNotFoundError as error:
         raise UserError("exporting needs onnx.", remedy='Install it by: pip install "textgraft[onnx]"') from error
     family = type(artifact.model.encoder)
+    if artifact.model.family == "transformers":
+        kind = artifact.model.encoder.config.model_type
+        message = f"'{kind}' runs through the transformers library, and its operators cannot be exported."
+        remedy = "Serve it as it is, or distil it into a model that can be (textgraft distil), and export that."
+        raise UserError(message, where=name, remedy=remedy)
     if family not in ENCODERS:
         supported = ", ".join(sorted(encoder.__name__ for encoder in ENCODERS))
         message = f"the family {family.__name__} cannot be exported."

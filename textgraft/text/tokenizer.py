@@ -35,6 +35,8 @@ Side = Literal["before", "after", "none"]
 
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
+SPECIAL_TOKENS = "textgraft_special_tokens"
+"""Key of tokenizer.json with the special tokens of a published tokenizer, by role (text.shipped)."""
 _RESTORE = "Use a tokenizer.json written by textgraft, or train one."
 
 DEFAULT_VOCAB_SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
@@ -136,6 +138,11 @@ class Tokenizer:
         """`xxbos` first `xxfld` second: fastai's separator of fields separates the texts of a pair."""
         return PairMarks((self.bos_id,), (CONTROL.index("xxfld"),))
 
+    @property
+    def window_marks(self) -> PairMarks:
+        """Ids around and between question and context (data.windows): begin, separator, end."""
+        return PairMarks((self.bos_id,), self.pair_marks.between, (self.eos_id,))
+
     def bodies(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, int32, without the special tokens that `encode_batch` adds."""
         return [ids[1:] for ids in self.encode_batch(texts)]
@@ -205,18 +212,20 @@ class Tokenizer:
 
         Raises UserError for a damaged or foreign one, or if its segmenter is missing.
         """
-        segmenter = character_settings = None
+        segmenter = character_settings = special = None
         try:
-            if f'"{_SEGMENTER}"' in text or f'"{_SPELLING}"' in text:
+            if any(f'"{key}"' in text for key in (_SEGMENTER, _SPELLING, SPECIAL_TOKENS)):
                 content = json.loads(text)
                 segmenter, character_settings = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
+                special = content.pop(SPECIAL_TOKENS, None)
                 text = json.dumps(content, ensure_ascii=False)
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for anything it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         from textgraft.text import tokenizer_kinds  # which imports this module
 
-        special_tokenizer = tokenizer_kinds.from_pipeline(pipeline, spelled=character_settings is not None, where=where)
+        spelled = character_settings is not None
+        special_tokenizer = tokenizer_kinds.from_pipeline(pipeline, spelled=spelled, special=special, where=where)
         if special_tokenizer is not None:
             return special_tokenizer
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):

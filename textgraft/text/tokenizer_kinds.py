@@ -6,7 +6,7 @@ the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer as Pipeline
@@ -18,6 +18,7 @@ from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, is_masked_byte_pair
 from textgraft.text.normalize import Kind
+from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -45,8 +46,22 @@ def train_kind(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool,
     return None
 
 
-def from_pipeline(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer | None:
-    """The tokenizer of a file's pipeline, if it has a class of its own. Raises UserError for a damaged one."""
+def from_pipeline(
+    pipeline: Pipeline, *, spelled: bool, special: Mapping[str, str] | None = None, where: str
+) -> Tokenizer | None:
+    """The tokenizer of a file's pipeline, if it has a class of its own.
+
+    Args:
+        pipeline: The library's tokenizer.
+        spelled: The file has settings of character encodings.
+        special: Special tokens by role, of a published tokenizer.
+        where: Name of the file.
+
+    Raises:
+        UserError: It is damaged.
+    """
+    if special is not None:
+        return ShippedTokenizer(pipeline, special, where=where)
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
     if is_byte_pair(pipeline) and is_masked_byte_pair(pipeline):

@@ -17,6 +17,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.streams.base import TokenSource
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -46,7 +47,8 @@ class MaskingTokens:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> MaskingTokens:
         """From a tokenizer. Raises UserError for one without [MASK]."""
-        if not isinstance(tokenizer, WordPieceTokenizer | MaskedBytePairTokenizer):
+        kinds = WordPieceTokenizer | MaskedBytePairTokenizer | ShippedTokenizer
+        if not isinstance(tokenizer, kinds) or tokenizer.mask_id is None:
             remedy = "Train a WordPiece tokenizer, or take a published BERT's or ModernBERT's."
             raise UserError("this tokenizer has no [MASK] token.", remedy=remedy)
         ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id

@@ -240,6 +240,9 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
         return source
+    if reason := encoder.not_adaptable:
+        message = f"this encoder cannot be adapted to unlabelled texts: {reason}."
+        raise UserError(message, remedy="Fine-tune it without adapting (--no-adapt), or adapt another model.")
     by_characters = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",
@@ -247,6 +250,9 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
         "input_dim": encoder.output_dim,
         **({} if by_characters else encoder.masked_language_model()),
     }
+    table = None if by_characters else encoder.tied()
+    if isinstance(table, torch.Tensor) and table.shape[1] != encoder.output_dim:
+        description["head"]["table_dim"] = table.shape[1]
     return replace(source, model=graft(encoder, description, seed).eval())
 
 

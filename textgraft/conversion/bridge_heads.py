@@ -1,0 +1,112 @@
+"""Masked-language-model heads of the `transformers` library, where they are made of the parts of textgraft's.
+
+A head that is assembled here is compared with the library's on random tokens before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from textgraft.data.batch import Batch
+from textgraft.encoders.transformers_bridge import TransformersBridge, TransformersBridgeConfig, inputs_of
+from textgraft.heads.masked_language_model import MaskedLanguageModelConfig
+from textgraft.models.model import Model
+
+DENSE = (
+    ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
+    ("cls.predictions.transform.dense", "cls.predictions.transform.layer_norm"),
+    ("cls.predictions.dense", "cls.predictions.LayerNorm"),
+    ("lm_head.dense", "lm_head.layer_norm"),
+    ("lm_head.dense", "lm_head.norm"),
+    ("predictions.dense", "predictions.LayerNorm"),
+    ("generator_predictions.dense", "generator_predictions.LayerNorm"),
+    ("lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm"),
+)
+"""Dense layer and layer norm of a head, by the library's names."""
+TABLES = (
+    *("cls.predictions.decoder", "lm_head.decoder", "predictions.decoder", "generator_lm_head", "pred_layer.proj"),
+    *("lm_head", "lm_predictions.lm_head", "decoder"),
+)
+"""Output layers by the library's names."""
+BIASES = ("cls.predictions.bias", "lm_head.bias", "predictions.bias", "lm_predictions.lm_head.bias")
+"""Biases of output layers that are kept apart from these."""
+PREFIXES = ("cls.predictions.", "lm_head.", "predictions.", "generator_", "lm_predictions.", "pred_layer.")
+"""Beginnings of the names of a head's weights."""
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+    "relu": "relu",
+}
+"""Activations by the library's names."""
+DIFFERENCE = 1e-3
+"""Largest accepted difference of log probabilities."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A head's configuration, and its weights by textgraft's names."""
+
+    config: MaskedLanguageModelConfig
+    weights: dict[str, Tensor]
+
+
+def present(weights: Iterable[str]) -> bool:
+    """True if there are weights of such a head."""
+    return any(name.startswith(PREFIXES) for name in weights)
+
+
+def head_of(masked: Any, config: Any, encoder: TransformersBridgeConfig) -> Found | None:
+    """The head of the library's masked language model; None if it is made of other parts."""
+    modules: Mapping[str, nn.Module] = dict(masked.named_modules())
+    values = masked.state_dict()
+    table = next((n for n in TABLES if getattr(modules.get(n), "weight", None) is not None), None)
+    weight = modules[table].weight if table is not None else masked.get_input_embeddings().weight
+    if not isinstance(weight, Tensor) or weight.ndim != 2 or len(weight) != encoder.vocab_size:
+        return None
+    names = [*([f"{table}.bias"] if table is not None else []), *BIASES]
+    bias = next((values[name] for name in names if name in values), torch.zeros(len(weight)))
+    tied = weight is masked.get_input_embeddings().weight
+    found = {"output.bias": bias} if tied else {"output.bias": bias, "output.weight": weight}
+    width = weight.shape[1]
+    pair = next((pair for pair in DENSE if all(name in modules for name in pair)), None)
+    if pair is None:
+        settings: dict[str, Any] = {"transform": False}
+        fits = width == encoder.embedding_dim
+    else:
+        dense, norm = (modules[name] for name in pair)
+        activation = ACTIVATIONS.get(str(getattr(config, "hidden_act", "gelu")), "gelu")
+        settings = {"activation": activation, "layer_norm_eps": float(getattr(norm, "eps", 1e-12))}
+        found |= {
+            f"{ours}.{part}": values[f"{name}.{part}"]
+            for ours, name in zip(("dense", "norm"), pair, strict=True)
+            for part in ("weight", "bias")
+            if f"{name}.{part}" in values
+        }
+        shape = tuple(getattr(dense, "weight", torch.empty(0)).shape)
+        fits = shape == (width, encoder.embedding_dim) and len(found) == 5 + (not tied)
+    if not fits:
+        return None
+    table_dim = None if width == encoder.embedding_dim else width
+    made = MaskedLanguageModelConfig(encoder.vocab_size, encoder.embedding_dim, tied, table_dim=table_dim, **settings)
+    return Found(made, found)
+
+
+@torch.no_grad()
+def agrees(model: Model, masked: Any) -> bool:
+    """True if the model's log probabilities are the library's on random tokens."""
+    encoder = model.encoder
+    assert isinstance(encoder, TransformersBridge)
+    ids = (torch.arange(16) * 7 % min(encoder.config.vocab_size, 1000)).view(1, -1)
+    batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool))
+    expected = masked(**inputs_of(encoder.config, batch), return_dict=True).logits.log_softmax(dim=-1)
+    found = model.eval()(batch)
+    return found.shape == expected.shape and float((found - expected).abs().max()) < DIFFERENCE
