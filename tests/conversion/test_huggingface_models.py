@@ -215,8 +215,8 @@ def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path)
     moved = adapted.model.encoder.layers[0].feed_forward.weight - bare.encoder.layer[0].intermediate.dense.weight
     assert moved.abs().max() > 0
     config = json.loads((tmp_path / "bare" / "config.json").read_text())
-    (tmp_path / "bare" / "config.json").write_text(json.dumps(config | {"model_type": "roberta"}))
-    with pytest.raises(UserError, match="model_type 'roberta' is not known"):
+    (tmp_path / "bare" / "config.json").write_text(json.dumps(config | {"model_type": "electra"}))
+    with pytest.raises(UserError, match="model_type 'electra' is not known"):
         huggingface.load(tmp_path / "bare")
 
 

@@ -16,6 +16,7 @@ from textgraft.models.card import model_card
 from textgraft.models.model import graft
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 Format = Literal["textgraft", "huggingface", "sentence-transformers", "elmo", "flair"]
@@ -53,6 +54,7 @@ def convert(
         return artifact.save(source, out, half=half, overwrite=overwrite)
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
+    _validate_padding(source)
     if to == "sentence-transformers":
         return _save_sentence_encoder(source, Path(out), overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source))
@@ -93,10 +95,18 @@ def _settings(source: Artifact) -> dict[str, Any]:
     return settings
 
 
+def _validate_padding(source: Artifact) -> None:
+    """Raise UserError for a model whose positions the transformers library would count from another token."""
+    padding, counted = source.tokenizer.pad_id, getattr(source.model.encoder.config, "padding_id", None)
+    if counted is not None and counted != padding:
+        message = f"the tokenizer pads with token {padding}, and the model counts positions from {counted}."
+        raise UserError(message, where="padding_id", remedy="Build the model with the tokenizer's padding_id.")
+
+
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
-    if isinstance(tokenizer, WordPieceTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}

@@ -38,6 +38,10 @@ READERS = {
     "qwen2": "textgraft.conversion.llama",
     "qwen3": "textgraft.conversion.llama",
     "smollm3": "textgraft.conversion.llama",
+    "roberta": "textgraft.conversion.roberta",
+    "xlm-roberta": "textgraft.conversion.roberta",
+    "camembert": "textgraft.conversion.roberta",
+    "mpnet": "textgraft.conversion.mpnet",
 }
 # name in model.ENCODERS: module
 WRITERS = {
@@ -45,6 +49,8 @@ WRITERS = {
     "gpt": "textgraft.conversion.gpt",
     "modernbert": "textgraft.conversion.modernbert",
     "llama": "textgraft.conversion.llama",
+    "roberta": "textgraft.conversion.roberta",
+    "mpnet": "textgraft.conversion.mpnet",
 }
 
 

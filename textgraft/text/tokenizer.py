@@ -35,6 +35,8 @@ Side = Literal["before", "after", "none"]
 
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
+SPECIAL_TOKENS = "textgraft_special_tokens"
+"""Key of the special tokens of a published tokenizer that have unusual names (text.pretrained)."""
 _RESTORE = "Use a tokenizer.json written by textgraft, or train one."
 
 DEFAULT_VOCAB_SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
@@ -78,6 +80,7 @@ class Tokenizer:
     """
 
     spells = False
+    mask_id: int | None = None  # of tokenizers for masked language models
 
     unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
 
@@ -130,6 +133,16 @@ class Tokenizer:
         ids = ids_of(self._pipeline, chain.from_iterable(pieces))
         bos = np.array([self.bos_id], dtype=np.int32)
         return [np.concatenate([bos, *islice(ids, len(text))]) for text in pieces]
+
+    @property
+    def special(self) -> np.ndarray:
+        """Mask (V,) of tokens that masking leaves alone."""
+        return np.arange(self.vocab_size) < len(CONTROL)
+
+    @property
+    def continues(self) -> np.ndarray:
+        """Mask (V,) of subwords that continue a word."""
+        return np.array([self.kind == "subword" and not token.startswith("▁") for token in self.tokens])
 
     @property
     def pair_marks(self) -> PairMarks:
@@ -201,22 +214,24 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; tokenizers of GPT, GPT-2, BERT, ELMo and Flair are returned as their own classes.
+        """The inverse of `to_json`; tokenizers of published models, ELMo and Flair are of their own classes.
 
         Raises UserError for a damaged or foreign one, or if its segmenter is missing.
         """
-        segmenter = character_settings = None
+        segmenter = character_settings = special = None
         try:
-            if f'"{_SEGMENTER}"' in text or f'"{_SPELLING}"' in text:
+            if any(f'"{key}"' in text for key in (_SEGMENTER, _SPELLING, SPECIAL_TOKENS)):
                 content = json.loads(text)
                 segmenter, character_settings = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
+                special = content.pop(SPECIAL_TOKENS, None)
                 text = json.dumps(content, ensure_ascii=False)
             pipeline = Pipeline.from_str(text)
         except Exception as error:  # the library raises bare Exception for anything it cannot parse
             raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
         from textgraft.text import tokenizer_kinds  # which imports this module
 
-        special_tokenizer = tokenizer_kinds.from_pipeline(pipeline, spelled=character_settings is not None, where=where)
+        spelled = character_settings is not None
+        special_tokenizer = tokenizer_kinds.from_pipeline(pipeline, spelled=spelled, special=special, where=where)
         if special_tokenizer is not None:
             return special_tokenizer
         if [pipeline.id_to_token(i) for i in range(len(CONTROL))] != list(CONTROL):

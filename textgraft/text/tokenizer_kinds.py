@@ -6,7 +6,7 @@ the package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer as Pipeline
@@ -18,6 +18,7 @@ from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, is_masked_byte_pair
 from textgraft.text.normalize import Kind
+from textgraft.text.pretrained import PretrainedTokenizer, is_pretrained
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -45,12 +46,23 @@ def train_kind(kind: Kind, model: str, texts: Iterable[str], *, lowercase: bool,
     return None
 
 
-def from_pipeline(pipeline: Pipeline, *, spelled: bool, where: str) -> Tokenizer | None:
-    """The tokenizer of a file's pipeline, if it has a class of its own. Raises UserError for a damaged one."""
+def from_pipeline(
+    pipeline: Pipeline, *, spelled: bool, special: Mapping[str, str] | None, where: str
+) -> Tokenizer | None:
+    """The tokenizer of a file's pipeline, if it has a class of its own. Raises UserError for a damaged one.
+
+    Args:
+        pipeline: The pipeline.
+        spelled: The file says that texts are character encodings.
+        special: The file's special tokens of a published encoder by role, where it names any.
+        where: Name of the file for error messages.
+    """
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
     if is_byte_pair(pipeline) and is_masked_byte_pair(pipeline):
         return MaskedBytePairTokenizer(pipeline)
+    if special or is_pretrained(pipeline):
+        return PretrainedTokenizer(pipeline, special, where=where)
     if is_byte_pair(pipeline):
         return BytePairTokenizer(pipeline)
     if isinstance(pipeline.model, models.WordPiece):
