@@ -16,6 +16,9 @@ SENTENCES = [
     "Ada met Grace in London on 3 May 1843 ; Charles stayed at home .",
     "ภาพยนตร์เรื่องนี้ดีมาก ฉันชอบน้ำตาลและกาแฟ",
     "เธอไปทำงานที่กรุงเทพ ทุกวันจันทร์",
+    "The film was great wonderful superb lovely brilliant awful terrible boring dreadful poor movie I plot actor .",
+    "how many lamp garden window bread silver music winter horse paper cloud river stone the captain sees takes city",
+    "0 1 2 3 4 5 6 7 8 9 1234567890",
     "Café naïve résumé, 10 € and 20 %.",
 ]
 KINDS = ("roberta", "xlm-roberta", "camembert", "mpnet")
@@ -84,7 +87,7 @@ def of_bytes() -> Pipeline:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trained.train_from_iterator(
         SENTENCES * 3,
-        trainers.BpeTrainer(vocab_size=340, special_tokens=SPECIAL, show_progress=False, initial_alphabet=alphabet),
+        trainers.BpeTrainer(vocab_size=420, special_tokens=SPECIAL, show_progress=False, initial_alphabet=alphabet),
     )
     content = json.loads(trained.to_str())["model"]
     ids = content["vocab"] | {"<mask>": len(content["vocab"])}
@@ -101,7 +104,7 @@ def of_word_pieces() -> Pipeline:
     trained.normalizer = normalizers.BertNormalizer(lowercase=True)
     trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     berts = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=200, special_tokens=[*SPECIAL, *berts], show_progress=False)
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=[*SPECIAL, *berts], show_progress=False)
     trained.train_from_iterator(SENTENCES * 3, trainer)
     vocab = trained.get_vocab()
     made = Pipeline(models.WordPiece({**vocab, "<mask>": len(vocab)}, unk_token="[UNK]"))
@@ -117,7 +120,7 @@ def unigrams() -> list[tuple[str, float]]:
     """Pieces of a unigram model without special tokens, and their scores."""
     trained = Pipeline(models.Unigram())
     trained.pre_tokenizer = word_marks()
-    trained.train_from_iterator(SENTENCES * 3, trainers.UnigramTrainer(vocab_size=160, show_progress=False))
+    trained.train_from_iterator(SENTENCES * 3, trainers.UnigramTrainer(vocab_size=300, show_progress=False))
     return [(str(piece), float(score)) for piece, score in json.loads(trained.to_str())["model"]["vocab"]]
 
 
