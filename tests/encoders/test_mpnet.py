@@ -27,7 +27,7 @@ def test_scores_are_products_of_queries_and_keys_and_the_bias_of_their_distance(
             for j in range(5):
                 bucket = int(distance_buckets(torch.tensor(j - i), 8, 6))
                 product = float(query[0, head, i] @ key[0, head, j]) / math.sqrt(4)
-                scores.append(product + float(encoder.distances.weight[bucket, head]))
+                scores.append(product + float(encoder.distances.weight[bucket, head].detach()))
             weights = torch.tensor(scores).softmax(0)
             torch.testing.assert_close(found[0, head, i], weights @ value[0, head], rtol=1e-4, atol=1e-5)
 

@@ -288,7 +288,7 @@ def test_only_the_first_segment_is_read(tmp_path: Path) -> None:
 
 def test_a_model_whose_tokenizer_pads_with_another_id_is_not_written(tmp_path: Path) -> None:
     folder = tmp_path / "a"
-    config = transformers.RobertaConfig(**FIELDS | {"vocab_size": 400}, pad_token_id=0)
+    config = transformers.RobertaConfig(**FIELDS | {"vocab_size": 500}, pad_token_id=0)
     transformers.RobertaModel(config).save_pretrained(folder)
     published.save("roberta", folder)
     with pytest.raises(UserError, match="pads with token 1, and the model counts positions from 0"):
