@@ -15,7 +15,19 @@ from textgraft.onnx.encoders import ENCODERS as FAMILIES
 from textgraft.tasks.export import graph_of, largest_difference
 from textgraft.text import character_encoding
 
-NAMES = {"awd_lstm", "flair", "bert", "gpt", "transformer_xl", "modernbert", "llama", "cove", "elmo"}
+NAMES = {
+    "awd_lstm",
+    "flair",
+    "bert",
+    "roberta",
+    "mpnet",
+    "gpt",
+    "transformer_xl",
+    "modernbert",
+    "llama",
+    "cove",
+    "elmo",
+}
 SPELLING = character_encoding.train(["a bc def ghij klmno pqrstu vwxyz ü"] * 3)
 TASKS = {"classification", "choice", "tagging", "span"}
 GRAPHS = [

@@ -51,6 +51,10 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "bert": {**BERT, "pooler": False},
     "bert-pooler": {**BERT, "pooler": True},
     "distilbert": {**BERT, "pooler": False, "num_segments": 0, "num_layers": 4},
+    "roberta": {**BERT, "name": "roberta", "num_layers": 4},
+    "mpnet": {**BERT, "name": "mpnet", "num_layers": 4, "num_buckets": 8, "max_distance": 6},
+    "mpnet-pooler": {**BERT, "name": "mpnet", "pooler": True, "num_buckets": 8, "max_distance": 6},
+    "roberta-pooler": {**BERT, "name": "roberta", "pooler": True},
 }
 GPT = {"name": "gpt", "vocab_size": V, "embedding_dim": 6, "num_layers": 2, "num_heads": 2, "max_length": 16}
 ENCODERS |= {
@@ -130,7 +134,9 @@ SPELLED = ("elmo", "word_lstm")
 VECTORS = torch.randn(V, 5, generator=torch.Generator().manual_seed(0))
 """What another model says of each id, for encoders that read such."""
 WIDTH = 6  # of what every encoder shows, but CoVe
-SEE_ALL = ("bert", "modernbert", "transformers", "cove", *SPELLED)
+MASKED = ("bert", "roberta", "mpnet", "modernbert", "transformers")
+"""Families that predict masked tokens."""
+SEE_ALL = (*MASKED, "cove", *SPELLED)
 STATEFUL = [name for name, config in ENCODERS.items() if config["name"] not in SEE_ALL]
 RECURRENT = [name for name, config in ENCODERS.items() if "truncate" in config]
 HEADS: dict[str, dict[str, Any]] = {
@@ -180,6 +186,7 @@ HEADS |= {
         "input_dropout": 0.1,
     },
     "no-batch-norm": {"name": "classification", "outputs": CLASSES, "batch_norm": False},
+    "tanh": {"name": "classification", "outputs": CLASSES, "batch_norm": False, "activation": "tanh"},
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
@@ -258,8 +265,7 @@ def fits(encoder: str, head: str) -> bool:
         case "bidirectional_language_model":
             return below["name"] == "elmo"
         case "masked_language_model":
-            masked = ("bert", "modernbert", "transformers")
-            return below["name"] in masked and reads_pooled == bool(below.get("pooler", False))
+            return below["name"] in MASKED and reads_pooled == bool(below.get("pooler", False))
         case _:
             return reads_pooled == bool(below.get("pooler", False))
 
@@ -443,11 +449,13 @@ def embedded(model: Model, batch: Batch) -> Tensor:
             return encoder.embedding_norm(encoder.embedding(batch.ids))
         case "gpt":
             return encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
-        case "bert":
+        case "bert" | "roberta" | "mpnet":
             known = encoder.embedding(batch.ids) + encoder.positions.weight[: batch.ids.shape[1]]
             assert batch.segments is not None
             return encoder.embedding_norm(
-                known if encoder.segments is None else known + encoder.segments(batch.segments)
+                known
+                if encoder.segments is None
+                else known + encoder.segments(batch.segments.clamp(max=encoder.config.num_segments - 1))
             )
         case "transformers":
             return encoder.module.embeddings(input_ids=batch.ids, token_type_ids=batch.segments)

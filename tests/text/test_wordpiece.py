@@ -263,3 +263,10 @@ def test_only_so_many_chunks_are_remembered(monkeypatch: pytest.MonkeyPatch) -> 
     memory.ids(["c d"])
     memory.ids(["a"])
     assert asked[-3:] == ["c", "d", "a"]  # forgotten with the others
+
+
+def test_words_without_a_space_before_them_have_no_special_tokens() -> None:
+    made = train(["中国 很 大 0 a b ab"] * 3, vocab_size=40)
+    tokens = [[made.tokens[i] for i in ids] for ids in made.words(["中", "大", "b"], space="none")]
+    assert tokens == [["中"], ["大"], ["##b"]]
+    assert [ids.tolist() for ids in made.words(["b", "a"])] == [ids.tolist() for ids in made.bodies(["b", "a"])]

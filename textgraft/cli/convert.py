@@ -27,7 +27,7 @@ def convert(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Convert a Hugging Face BERT, DistilBERT, GPT or GPT-2 to a textgraft model, or back.
+    """Convert a Hugging Face BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT, MPNet, GPT or GPT-2 to textgraft, or back.
 
     sentence-transformers is the encoder of a model, with the vectors that embed makes by it, for that library.
 

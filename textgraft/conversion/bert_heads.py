@@ -1,4 +1,4 @@
-"""Heads of the `transformers` library's BERT and DistilBERT, and their settings in config.json."""
+"""Heads of the `transformers` library's BERT and its kin, and their settings in config.json."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from textgraft.data.examples import TargetKind
 from textgraft.data.tags import scheme_of_names, without_bilou
 from textgraft.encoders.bert import BERTConfig
 from textgraft.heads.base import Head
-from textgraft.heads.classification import POOLED, ClassificationConfig, ClassificationHead
+from textgraft.heads.classification import POOLED, Activation, ClassificationConfig, ClassificationHead
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.heads.multiple_choice import ChoiceConfig, ChoiceHead
 from textgraft.heads.span import SpanConfig, SpanHead
 from textgraft.heads.tagging import TaggingConfig, TaggingHead
 
-Kind = Literal["bert", "distilbert"]
-LIBRARY: dict[Kind, str] = {"bert": "Bert", "distilbert": "DistilBert"}
+Kind = Literal["bert", "distilbert", "roberta", "mpnet"]
+LIBRARY: dict[Kind, str] = {"bert": "Bert", "distilbert": "DistilBert", "roberta": "Roberta", "mpnet": "MPNet"}
 """Prefix of the library's class names, by model_type."""
 PROBLEMS: dict[str, TargetKind] = {
     "single_label_classification": "single",
@@ -55,12 +55,15 @@ class LibraryModel:
 class Format(ABC):
     """A head of the library. `name` is that in model.HEADS, `tasks` are suffixes of the library's classes.
 
+    `keeps_pooler` is true if the library's class has BERT's pooler also in the families of ON_TOKEN.
+
     `idle` are biases that move all scores equally, to which a softmax is invariant: textgraft has none, and zeros are
     written.
     """
 
     name: str
     tasks: tuple[str, ...]
+    keeps_pooler = False
     idle: Mapping[str, int] = {}
 
     @abstractmethod
@@ -119,8 +122,7 @@ class MaskedTokens(Format):
     tasks = ("ForMaskedLM", "ForPreTraining")
 
     def matches(self, library: LibraryModel) -> bool:
-        weights = library.weights
-        return "vocab_projector.bias" in weights or any(name.startswith("cls.predictions.") for name in weights)
+        return any(name.startswith(("cls.predictions.", "vocab_projector.", "lm_head.")) for name in library.weights)
 
     def config(self, library: LibraryModel) -> MaskedLanguageModelConfig:
         encoder, tied = library.encoder, bool(library.config.get("tie_word_embeddings", True))
@@ -131,6 +133,8 @@ class MaskedTokens(Format):
     def modules(self, kind: Kind) -> dict[str, str]:
         if kind == "distilbert":
             return {"dense": "vocab_transform", "norm": "vocab_layer_norm", "output": "vocab_projector"}
+        if kind != "bert":
+            return {"dense": "lm_head.dense", "norm": "lm_head.layer_norm", "output": "lm_head.decoder"}
         transform = "cls.predictions.transform"
         return {
             "dense": f"{transform}.dense",
@@ -150,13 +154,14 @@ class MaskedTokens(Format):
 
 
 class Features(Format):
-    """No head."""
+    """No head: what no other format matches."""
 
     name = "features"
     tasks = ("Model",)
+    keeps_pooler = True
 
     def matches(self, library: LibraryModel) -> bool:
-        return "classifier.weight" not in library.weights
+        return True
 
     def config(self, library: LibraryModel) -> FeaturesConfig:
         return FeaturesConfig(library.encoder.embedding_dim)
@@ -185,7 +190,7 @@ class Tags(Format):
 
     def config(self, library: LibraryModel) -> TaggingConfig:
         tags = [without_bilou(tag) for tag in library.names(len(library.weights["classifier.weight"]))]
-        dropout = _pooled_dropout(library) if library.kind == "bert" else library.encoder.hidden_dropout
+        dropout = library.encoder.hidden_dropout if library.kind == "distilbert" else _pooled_dropout(library)
         width = library.encoder.embedding_dim
         return TaggingConfig(width, tags, scheme=scheme_of_names(tags), input_dropout=dropout)
 
@@ -196,7 +201,7 @@ class Tags(Format):
         return isinstance(head, TaggingHead) and not head.config.crf and head.config.subword_pooling == "first"
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
-        dropout = {"classifier_dropout": head.config.input_dropout} if kind == "bert" else {}
+        dropout = {} if kind == "distilbert" else {"classifier_dropout": head.config.input_dropout}
         return _named(head.config.tags) | dropout
 
 
@@ -207,25 +212,34 @@ class Classes(Format):
     tasks = ("ForSequenceClassification",)
 
     def matches(self, library: LibraryModel) -> bool:
-        return "classifier.weight" in library.weights and library.task not in (*Tags.tasks, *Options.tasks)
+        output = f"{self._output(library.kind)}.weight"
+        return output in library.weights and library.task not in (*Tags.tasks, *Options.tasks)
 
     def config(self, library: LibraryModel) -> ClassificationConfig:
-        outputs = len(library.weights["classifier.weight"])
+        outputs = len(library.weights[f"{self._output(library.kind)}.weight"])
         problem = library.config.get("problem_type")
         problem = problem or ("regression" if outputs == 1 else "single_label_classification")
         if problem not in PROBLEMS or (problem == "regression" and outputs > 1):
             raise UserError(f"problem_type '{problem}' with {outputs} outputs is not known.", where="config.json")
-        return ClassificationConfig(library.encoder.embedding_dim, outputs, kind=PROBLEMS[problem], **_layers(library))
+        layers = _layers(library, ON_TOKEN.get(library.kind))
+        return ClassificationConfig(library.encoder.embedding_dim, outputs, kind=PROBLEMS[problem], **layers)
+
+    def _output(self, kind: Kind) -> str:
+        return list(self.modules(kind).values())[-1]
 
     def modules(self, kind: Kind) -> dict[str, str]:
-        if kind == "distilbert":
-            return {"layers.1": "pre_classifier", "layers.4": "classifier"}
-        return {"layers.1": "classifier"}
+        match kind:
+            case "bert":
+                return {"layers.1": "classifier"}
+            case "distilbert":
+                return {"layers.1": "pre_classifier", "layers.4": "classifier"}
+            case _:
+                return {"layers.1": "classifier.dense", "layers.4": "classifier.out_proj"}
 
     def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
         if not isinstance(head, ClassificationHead) or head.config.both_orders:
             return False
-        return _has_layers(head.config, kind, encoder)
+        return _has_layers(head.config, ON_TOKEN.get(kind), encoder)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
         config = head.config
@@ -239,22 +253,34 @@ class Options(Format):
 
     name = "choice"
     tasks = ("ForMultipleChoice",)
+    keeps_pooler = True
     idle: Mapping[str, int] = {"classifier.bias": 1}
 
     def matches(self, library: LibraryModel) -> bool:
         return library.task in self.tasks
 
     def config(self, library: LibraryModel) -> ChoiceConfig:
-        return ChoiceConfig(library.encoder.embedding_dim, **_layers(library))
+        return ChoiceConfig(library.encoder.embedding_dim, **_layers(library, _of_options(library.kind)))
 
     def modules(self, kind: Kind) -> dict[str, str]:
-        return {f"score.{ours}": library for ours, library in Classes().modules(kind).items()}
+        modules = Classes().modules("distilbert" if kind == "distilbert" else "bert")
+        return {f"score.{ours}": library for ours, library in modules.items()}
 
     def can_write(self, head: Head, kind: Kind, encoder: BERTConfig) -> bool:
-        return isinstance(head, ChoiceHead) and _has_layers(head.config, kind, encoder)
+        return isinstance(head, ChoiceHead) and _has_layers(head.config, _of_options(kind), encoder)
 
     def fields(self, head: Any, kind: Kind) -> dict[str, Any]:
         return _dropouts(head.config, kind)
+
+
+ON_TOKEN: dict[Kind, Activation] = {"distilbert": "relu", "roberta": "tanh", "mpnet": "tanh"}
+"""Kinds whose classifier has a hidden layer over the first position, with this activation; BERT's is over the pooler.
+"""
+
+
+def _of_options(kind: Kind) -> Activation | None:
+    """As ON_TOKEN, for multiple choice: RoBERTa and MPNet use a pooler there."""
+    return ON_TOKEN[kind] if kind == "distilbert" else None
 
 
 FORMATS: tuple[Format, ...] = (Spans(), MaskedTokens(), Tags(), Options(), Classes(), Features())
@@ -263,7 +289,7 @@ FORMATS: tuple[Format, ...] = (Spans(), MaskedTokens(), Tags(), Options(), Class
 def architectures(kind: Kind) -> set[str]:
     """Supported classes of the library for a model_type."""
     names = {f"{LIBRARY[kind]}{task}" for format_ in FORMATS for task in format_.tasks}
-    return names - {"DistilBertForPreTraining"}
+    return names if kind == "bert" else names - {f"{LIBRARY[kind]}ForPreTraining"}
 
 
 def format_of(library: LibraryModel) -> Format:
@@ -280,8 +306,8 @@ def format_for(head: Head, kind: Kind, encoder: BERTConfig) -> Format:
         remedy = "The library's tagger has no CRF, and a word is represented by its first subword."
     else:
         shape = f"pooling '{POOLED}', hidden_dim 0"
-        if kind == "distilbert":
-            shape = "pooling 'first', hidden_dim the model's width"
+        if kind in ON_TOKEN:
+            shape = f"pooling 'first', hidden_dim the model's width, activation {ON_TOKEN[kind]}"
         remedy = f"The library's classifier is {shape}, and batch_norm False; its language model shares layer_norm_eps."
     raise UserError(f"the transformers library has no {LIBRARY[kind]} with such a head.", remedy=remedy)
 
@@ -298,25 +324,32 @@ def _pooled_dropout(library: LibraryModel) -> float:
     return float(library.encoder.hidden_dropout if dropout is None else dropout)
 
 
-def _layers(library: LibraryModel) -> dict[str, Any]:
-    """Settings of ClassificationConfig and ChoiceConfig for the library's layers above the encoder."""
+def _layers(library: LibraryModel, hidden: Activation | None) -> dict[str, Any]:
+    """Settings of ClassificationConfig and ChoiceConfig for the library's layers above the encoder.
+
+    `hidden` is the activation of a hidden layer on the first position; without one there is one layer on the pooler's.
+    """
     shape: dict[str, Any] = {"direction": "both", "batch_norm": False}
-    if library.kind == "distilbert":
-        width, dropout = library.encoder.embedding_dim, library.config.get("seq_classif_dropout", 0.2)
-        return shape | {"pooling": "first", "hidden_dim": width, "input_dropout": 0.0, "hidden_dropout": dropout}
     dropout = _pooled_dropout(library)
-    return shape | {"pooling": POOLED, "hidden_dim": 0, "input_dropout": dropout, "hidden_dropout": 0.0}
+    if hidden is None:
+        return shape | {"pooling": POOLED, "hidden_dim": 0, "input_dropout": dropout, "hidden_dropout": 0.0}
+    shape |= {"pooling": "first", "hidden_dim": library.encoder.embedding_dim, "activation": hidden}
+    if library.kind == "distilbert":
+        return shape | {"input_dropout": 0.0, "hidden_dropout": library.config.get("seq_classif_dropout", 0.2)}
+    return shape | {"input_dropout": dropout, "hidden_dropout": dropout}
 
 
-def _has_layers(config: ClassificationConfig | ChoiceConfig, kind: Kind, encoder: BERTConfig) -> bool:
-    pooling, width = (POOLED, 0) if kind == "bert" else ("first", encoder.embedding_dim)
+def _has_layers(config: ClassificationConfig | ChoiceConfig, hidden: Activation | None, encoder: BERTConfig) -> bool:
+    if config.batch_norm or config.words_dim:
+        return False
     if isinstance(config, ClassificationConfig) and (config.dense or config.normalize):
         return False
-    form = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim)
-    return form == (pooling, width, False, 0)
+    if hidden is None:
+        return (config.pooling, config.hidden_dim) == (POOLED, 0)
+    return (config.pooling, config.hidden_dim, config.activation) == ("first", encoder.embedding_dim, hidden)
 
 
 def _dropouts(config: ClassificationConfig | ChoiceConfig, kind: Kind) -> dict[str, Any]:
-    if kind == "bert":
-        return {"classifier_dropout": config.input_dropout}
-    return {"seq_classif_dropout": config.hidden_dropout}
+    if kind == "distilbert":
+        return {"seq_classif_dropout": config.hidden_dropout}
+    return {"classifier_dropout": config.input_dropout}

@@ -16,6 +16,7 @@ from textgraft.models.card import model_card
 from textgraft.models.model import graft
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -54,6 +55,7 @@ def convert(
         return artifact.save(source, out, half=half, overwrite=overwrite)
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
+    _validate_padding(source)
     if to == "sentence-transformers":
         return _save_sentence_encoder(source, Path(out), overwrite=overwrite)
     return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source))
@@ -89,15 +91,24 @@ def _settings(source: Artifact) -> dict[str, Any]:
         settings |= {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     if isinstance(tokenizer, MaskedBytePairTokenizer):
         settings |= {"cls_token_id": tokenizer.cls_id, "sep_token_id": tokenizer.sep_id}
-    if source.labels is not None and source.labels.names and source.labels.kind in ("single", "multi"):
-        settings |= named_labels(source.labels.names)
+    labels = source.labels
+    if labels is not None and labels.names and labels.target.shares_classes:  # options are not the model's
+        settings |= named_labels(labels.names)
     return settings
+
+
+def _validate_padding(source: Artifact) -> None:
+    """Raise UserError for a model whose positions the transformers library would count from another token."""
+    padding, counted = source.tokenizer.pad_id, getattr(source.model.encoder.config, "padding_id", None)
+    if counted is not None and counted != padding:
+        message = f"the tokenizer pads with token {padding}, and the model counts positions from {counted}."
+        raise UserError(message, where="padding_id", remedy="Build the model with the tokenizer's padding_id.")
 
 
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
-    if isinstance(tokenizer, WordPieceTokenizer | ShippedTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer | ShippedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from textgraft.tasks.registry import task_of
 from textgraft.text.byte_level import read_gpt, read_gpt2, read_llama
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.masked_byte_level import read_modernbert
+from textgraft.text.pretrained_folder import read_pretrained
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -150,6 +152,10 @@ TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
     "openai-gpt": _byte_pairs(read_gpt),
     "modernbert": read_modernbert,
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), read_llama),
+    "roberta": partial(read_pretrained, model_type="roberta"),
+    "xlm-roberta": partial(read_pretrained, model_type="xlm-roberta"),
+    "camembert": partial(read_pretrained, model_type="camembert"),
+    "mpnet": partial(read_pretrained, model_type="mpnet"),
 }
 """How the tokenizer of each model_type of conversion.huggingface.READERS is read."""
 

@@ -39,6 +39,10 @@ READERS = {
     "qwen2": "textgraft.conversion.llama",
     "qwen3": "textgraft.conversion.llama",
     "smollm3": "textgraft.conversion.llama",
+    "roberta": "textgraft.conversion.roberta",
+    "xlm-roberta": "textgraft.conversion.roberta",
+    "camembert": "textgraft.conversion.roberta",
+    "mpnet": "textgraft.conversion.mpnet",
 }
 BRIDGE = "textgraft.conversion.bridge"
 """The module for every other model_type, which runs through the `transformers` library."""
@@ -48,6 +52,8 @@ WRITERS = {
     "gpt": "textgraft.conversion.gpt",
     "modernbert": "textgraft.conversion.modernbert",
     "llama": "textgraft.conversion.llama",
+    "roberta": "textgraft.conversion.roberta",
+    "mpnet": "textgraft.conversion.mpnet",
     "transformers": BRIDGE,
 }
 

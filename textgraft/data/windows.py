@@ -19,6 +19,7 @@ from textgraft.data.squad import Question
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
+from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
@@ -103,7 +104,8 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """Tokens of a text without special tokens."""
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
-    if isinstance(tokenizer, WordPieceTokenizer | CharacterEncodingTokenizer | MaskedBytePairTokenizer):
+    marked = WordPieceTokenizer | CharacterEncodingTokenizer | MaskedBytePairTokenizer | PretrainedTokenizer
+    if isinstance(tokenizer, marked):
         ids, spans = ids[1:-1], spans[1:-1]
     elif isinstance(tokenizer, BytePairTokenizer):
         # Without a start token, an empty text is encoded as the token that separates texts.

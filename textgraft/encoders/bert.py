@@ -118,16 +118,19 @@ class BERT(Encoder):
         Raises:
             UserError: A text is longer than the position table.
         """
-        x = self._embedded(batch)
+        x, mask = self._embedded(batch), self._attention_mask(batch)
         kept = [x]
-        # Without padding no mask is needed; on a GPU the test would force a synchronisation.
-        unpadded = batch.mask.device.type == "cpu" and bool(batch.mask.all())
-        mask = None if unpadded else batch.mask[:, None, None, :]
         for layer in self.layers:
             x = layer(x, mask)
             kept.append(x)
         pooled = None if self.pooler is None else torch.tanh(self.pooler(x[:, 0])).to(x.dtype)
         return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else (), pooled=pooled)
+
+    def _attention_mask(self, batch: Batch) -> Tensor | None:
+        """The mask of `Attention` for all blocks (B, 1, 1, T); None where no text is padded."""
+        # On a GPU the test would force a synchronisation.
+        unpadded = batch.mask.device.type == "cpu" and bool(batch.mask.all())
+        return None if unpadded else batch.mask[:, None, None, :]
 
     def _embedded(self, batch: Batch) -> Tensor:
         """Input of the first block (B, T, D)."""

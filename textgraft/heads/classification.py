@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,8 @@ from textgraft.nn.layer_aggregation import LAST
 from textgraft.nn.pooling import POOLINGS, pool, pooled_dim, validate_pooling
 
 POOLED = "pooled"
+Activation = Literal["relu", "tanh"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class ClassificationConfig:
         pooling: Name in nn.pooling.POOLINGS, several joined by +, or "pooled" for the encoder's own pooled vector
             (BERT).
         hidden_dim: Width of the hidden layer; 0 leaves one linear layer after `input_dropout`.
+        activation: Activation of the hidden layer.
         input_dropout: Dropout before the first linear layer.
         hidden_dropout: Dropout before the last linear layer.
         direction: The encoder's direction.
@@ -62,6 +65,7 @@ class ClassificationConfig:
     dense: Sequence[Any] = ()
     normalize: bool = False
     bias: bool = True
+    activation: Activation = "relu"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dense", list(dense_configs(self.dense)))  # a list, as in config.json
@@ -195,7 +199,7 @@ def _layers(config: ClassificationConfig, width: int, *, bias: bool) -> list[nn.
     first = [*norms, nn.Dropout(config.input_dropout)]
     if not config.hidden_dim:
         return [*first, nn.Linear(width, config.outputs, bias=bias)]
-    hidden = [nn.Linear(width, config.hidden_dim, bias=not config.batch_norm), nn.ReLU()]
+    hidden = [nn.Linear(width, config.hidden_dim, bias=not config.batch_norm), ACTIVATIONS[config.activation]()]
     norms = [BoundedBatchNorm(config.hidden_dim)] if config.batch_norm else []
     last = nn.Linear(config.hidden_dim, config.outputs, bias=bias)
     return [*first, *hidden, *norms, nn.Dropout(config.hidden_dropout), last]

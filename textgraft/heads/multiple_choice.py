@@ -12,7 +12,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.sequences import Direction
 from textgraft.encoders.base import Encoded
 from textgraft.heads.base import Head, Loss
-from textgraft.heads.classification import ClassificationConfig, ClassificationHead
+from textgraft.heads.classification import Activation, ClassificationConfig, ClassificationHead
 from textgraft.nn.layer_aggregation import LAST
 
 
@@ -29,6 +29,7 @@ class ChoiceConfig:
     words_dim: int = 0
     batch_norm: bool = True
     layer_aggregation: str = LAST
+    activation: Activation = "relu"
 
 
 class ChoiceHead(Head):

@@ -25,6 +25,8 @@ ENCODERS = {
     "elmo": ("textgraft.encoders.elmo", "ELMo", "ELMoConfig"),
     "gpt": ("textgraft.encoders.gpt", "GPT", "GPTConfig"),
     "bert": ("textgraft.encoders.bert", "BERT", "BERTConfig"),
+    "roberta": ("textgraft.encoders.roberta", "RoBERTa", "RoBERTaConfig"),
+    "mpnet": ("textgraft.encoders.mpnet", "MPNet", "MPNetConfig"),
     "cove": ("textgraft.encoders.cove", "CoVe", "CoVeConfig"),
     "transformer_xl": ("textgraft.encoders.transformer_xl", "TransformerXL", "TransformerXLConfig"),
     "flair": ("textgraft.encoders.flair", "Flair", "FlairConfig"),

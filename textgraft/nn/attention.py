@@ -44,15 +44,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
         query: (B, H, T, d).
         key: (B, H, S, d).
         value: (B, H, S, d).
-        mask: Bool, broadcast to (B, H, T, S); True where a position may attend (None: everywhere).
+        mask: Broadcast to (B, H, T, S): bool, True where a position may attend, or a number that is added to the scores
+            (None: a position attends to all).
         dropout: Rate of dropout on the attention weights.
     """
+    if mask is not None and mask.is_floating_point():
+        mask = mask.to(query.dtype)
     slow = query.dtype == torch.bfloat16 and query.requires_grad and torch.is_grad_enabled()
     if query.device.type != "cpu" or not (slow or dropout):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
     if mask is not None:
-        scores = scores + _additive_mask(mask, scores.dtype)
+        scores = scores + (additive_mask(mask, scores.dtype) if mask.dtype == torch.bool else mask)
     weights = dropped(scores.softmax(dim=-1).to(value.dtype), dropout, training=True)
     return weights @ value
 
@@ -87,7 +90,7 @@ def attend_nearby(query: Tensor, key: Tensor, value: Tensor, real: Tensor, width
     return attended.view(b, blocks, h, width, d).transpose(1, 2).reshape(b, h, blocks * width, d)[:, :, :t]
 
 
-def _additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where `mask` is True and the smallest number elsewhere; adding it costs a quarter of masked_fill, and less for
     gradients, and is shared by all heads. Not -inf, for rows without a True.
     """
@@ -123,11 +126,11 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions).
 
-        A position that may attend to nothing gets zeros.
+        A position that may attend to nothing gets zeros, unless numbers say so.
 
         Args:
             x: (B, T, D).
-            mask: Bool, broadcast to (B, H, T, S), True where a position may attend (None: everywhere).
+            mask: As in `attend`.
             past: Keys and values of previous positions; where they have room for T more, the new ones are written
                 there.
             start: Number of positions of `past` to use (None: all).
@@ -139,6 +142,6 @@ class Attention(nn.Module):
             key, value = appended(past[0], start, key), appended(past[1], start, value)
         dropout = self.dropout if self.training else 0.0
         attended = attend(query, key[:, :, : start + t], value[:, :, : start + t], mask, dropout)
-        if mask is not None:
+        if mask is not None and mask.dtype == torch.bool:
             attended = attended.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
         return self.output(attended.transpose(1, 2).reshape(b, t, d)), (key, value)

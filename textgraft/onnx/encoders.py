@@ -21,6 +21,8 @@ from textgraft.encoders.flair import Flair
 from textgraft.encoders.gpt import GPT
 from textgraft.encoders.llama import Llama
 from textgraft.encoders.modernbert import ModernBERT
+from textgraft.encoders.mpnet import MPNet, distance_buckets
+from textgraft.encoders.roberta import RoBERTa
 from textgraft.encoders.transformer_xl import TransformerXL
 from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.rotary import frequencies
@@ -77,7 +79,7 @@ def _recurrent(g: Graph, encoder: Any, x: str, mask: str) -> list[str]:
 
 
 def bert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
-    """Devlin et al. 2019: every block, and tanh of a dense layer on the first position if there is a pooler."""
+    """Devlin et al. 2019 and its kin: every block, and tanh of a dense layer on the first position with a pooler."""
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), positions(g, ids)))
     if encoder.segments is not None:
@@ -86,14 +88,28 @@ def bert(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
         x = g("Add", x, g("Gather", table, segments))
     x = layer_norm(g, encoder.embedding_norm, x)
     kept, attention_mask = [x], g("Unsqueeze", mask, [1, 2])
+    bias = _bias_by_distance(g, encoder, ids) if isinstance(encoder, MPNet) else None
     for layer in encoder.layers:
-        x = layer_norm(g, layer.attention_norm, g("Add", x, attention(g, layer.attention, x, attention_mask)))
+        x = layer_norm(g, layer.attention_norm, g("Add", x, attention(g, layer.attention, x, attention_mask, bias)))
         widened = g("Gelu", linear(g, layer.feed_forward, x))
         x = layer_norm(g, layer.output_norm, g("Add", x, linear(g, layer.output, widened)))
         kept.append(x)
     if encoder.pooler is None:
         return kept, None
     return kept, g("Tanh", linear(g, encoder.pooler, g("Gather", x, 0, axis=1)))
+
+
+def _bias_by_distance(g: Graph, encoder: MPNet, ids: str) -> str:
+    """Bias (1, H, T, T) of each head by the distance of two positions, out of a table of all distances."""
+    config = encoder.config
+    distances = torch.arange(1 - config.max_length, config.max_length)
+    buckets = distance_buckets(distances, config.num_buckets, config.max_distance)
+    row = positions(g, ids)
+    between = g("Sub", g("Unsqueeze", row, [0]), g("Unsqueeze", row, [1]))
+    bias = g(
+        "Gather", g.weight(encoder.distances.weight[buckets].t()), g("Add", between, config.max_length - 1), axis=1
+    )
+    return str(g("Unsqueeze", bias, [0]))
 
 
 def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
@@ -216,6 +232,8 @@ ENCODERS: dict[type[Encoder], Callable[[Graph, Any, str, str], Read]] = {
     AWDLSTM: awd_lstm,
     Flair: flair,
     BERT: bert,
+    RoBERTa: bert,
+    MPNet: bert,
     GPT: gpt,
     ModernBERT: modernbert,
     Llama: llama,

@@ -48,6 +48,8 @@ def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, 
             x = linear(g, layer, x)
         elif isinstance(layer, nn.ReLU):
             x = g("Relu", x)
+        elif isinstance(layer, nn.Tanh):
+            x = g("Tanh", x)
     return x
 
 

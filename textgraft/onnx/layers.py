@@ -159,14 +159,18 @@ def characters(g: Graph, layer: CharacterCNN, character_ids: str) -> str:
     return linear(g, layer.projection, x)
 
 
-def attention(g: Graph, layer: Attention, x: str, mask: str) -> str:
-    """x (B, T, D) -> (B, T, D); positions attend where the mask, (B, 1, 1 or T, T) bool, is True."""
+def attention(g: Graph, layer: Attention, x: str, mask: str, bias: str | None = None) -> str:
+    """x (B, T, D) -> (B, T, D); positions attend where the mask, (B, 1, 1 or T, T) bool, is True.
+
+    A `bias` (1, H, T, T) is added to the scores.
+    """
     width = layer.output.out_features
     shape = [0, 0, layer.num_heads, width // layer.num_heads]
     parts = g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
     query, key, value = (g("Reshape", part, shape) for part in parts)
     query = g("Mul", g("Transpose", query, perm=[0, 2, 1, 3]), float(shape[3] ** -0.5))
     scores = g("MatMul", query, g("Transpose", key, perm=[0, 2, 3, 1]))
+    scores = scores if bias is None else g("Add", scores, bias)
     weights = g("Softmax", g("Where", mask, scores, LOWEST), axis=-1)
     attended = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
     return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, width]))

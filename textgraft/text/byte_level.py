@@ -177,7 +177,7 @@ def train_byte_level(
 
 def read_gpt2(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
     """GPT-2's tokenizer from vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
-    ids, pairs = _read(vocab, merges)
+    ids, pairs = read_vocabulary(vocab, merges)
     pipeline = _of_bytes(models.BPE(vocab=ids, merges=pairs))
     if END in ids:
         pipeline.add_special_tokens([AddedToken(END, special=True, normalized=True)])
@@ -186,7 +186,7 @@ def read_gpt2(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
 
 def read_gpt(vocab: Path | str, merges: Path | str) -> BytePairTokenizer:
     """GPT's tokenizer from vocab.json and merges.txt. Raises UserError for a missing or damaged file."""
-    ids, pairs = _read(vocab, merges)
+    ids, pairs = read_vocabulary(vocab, merges)
     if UNKNOWN not in ids:
         message = f"there is no '{UNKNOWN}', so this is not GPT's vocabulary."
         raise UserError(message, where=str(vocab), remedy="Use read_gpt2 for a vocabulary of bytes.")
@@ -226,8 +226,11 @@ def _of_bytes(model: models.BPE) -> Pipeline:
     return pipeline
 
 
-def _read(vocab: Path | str, merges: Path | str) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Ids by token, and the merges in order; the first line of merges.txt may be its version."""
+def read_vocabulary(vocab: Path | str, merges: Path | str) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Ids by token, and the merges in order; the first line of merges.txt may be its version.
+
+    Raises UserError for a missing or damaged file.
+    """
     where = vocab
     try:
         ids = {str(token): int(i) for token, i in json.loads(Path(vocab).read_text(encoding="utf-8")).items()}

@@ -26,6 +26,7 @@ class MaskedBytePairTokenizer(BytePairTokenizer):
     def __init__(self, pipeline: Pipeline) -> None:
         super().__init__(pipeline)
         ids = pipeline.get_vocab()
+        self.mask_id: int
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[name] for name in SPECIAL)
         self.bos_id, self.eos_id, self.between_id = self.cls_id, self.sep_id, self.sep_id
         self.starts = [self.cls_id]

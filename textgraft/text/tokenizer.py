@@ -36,7 +36,7 @@ Side = Literal["before", "after", "none"]
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
 SPECIAL_TOKENS = "textgraft_special_tokens"
-"""Key of tokenizer.json with the special tokens of a published tokenizer, by role (text.shipped)."""
+"""Key of tokenizer.json with the special tokens of a published tokenizer by role (text.pretrained, text.shipped)."""
 _RESTORE = "Use a tokenizer.json written by textgraft, or train one."
 
 DEFAULT_VOCAB_SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
@@ -80,6 +80,7 @@ class Tokenizer:
     """
 
     spells = False
+    mask_id: int | None = None  # of tokenizers for masked language models
 
     unk_id, pad_id, bos_id, eos_id = (CONTROL.index(word) for word in ("xxunk", "xxpad", "xxbos", "xxeos"))
 
@@ -132,6 +133,16 @@ class Tokenizer:
         ids = ids_of(self._pipeline, chain.from_iterable(pieces))
         bos = np.array([self.bos_id], dtype=np.int32)
         return [np.concatenate([bos, *islice(ids, len(text))]) for text in pieces]
+
+    @property
+    def special(self) -> np.ndarray:
+        """Mask (V,) of tokens that masking leaves alone."""
+        return np.arange(self.vocab_size) < len(CONTROL)
+
+    @property
+    def continues(self) -> np.ndarray:
+        """Mask (V,) of subwords that continue a word."""
+        return np.array([self.kind == "subword" and not token.startswith("▁") for token in self.tokens])
 
     @property
     def pair_marks(self) -> PairMarks:
@@ -208,7 +219,7 @@ class Tokenizer:
 
     @classmethod
     def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
-        """The inverse of `to_json`; tokenizers of GPT, GPT-2, BERT, ELMo and Flair are returned as their own classes.
+        """The inverse of `to_json`; tokenizers of published models, ELMo and Flair are of their own classes.
 
         Raises UserError for a damaged or foreign one, or if its segmenter is missing.
         """

@@ -18,6 +18,7 @@ from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, is_masked_byte_pair
 from textgraft.text.normalize import Kind
+from textgraft.text.pretrained import NAMES, PretrainedTokenizer, is_pretrained
 from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
@@ -60,12 +61,14 @@ def from_pipeline(
     Raises:
         UserError: It is damaged.
     """
-    if special is not None:
+    if special is not None and set(special) - set(NAMES):
         return ShippedTokenizer(pipeline, special, where=where)
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
     if is_byte_pair(pipeline) and is_masked_byte_pair(pipeline):
         return MaskedBytePairTokenizer(pipeline)
+    if special or is_pretrained(pipeline):
+        return PretrainedTokenizer(pipeline, special, where=where)
     if is_byte_pair(pipeline):
         return BytePairTokenizer(pipeline)
     if isinstance(pipeline.model, models.WordPiece):

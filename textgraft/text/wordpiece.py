@@ -24,7 +24,7 @@ from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.normalize import Span
 from textgraft.text.token_cache import TokenCache
-from textgraft.text.tokenizer import Encoding, PairMarks, Tokenizer
+from textgraft.text.tokenizer import Encoding, PairMarks, Side, Tokenizer
 
 SEP = "[SEP]"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", SEP, "[MASK]")
@@ -65,8 +65,7 @@ class WordPieceTokenizer(Tokenizer):
     @property
     def special(self) -> np.ndarray:
         """Mask (V,) of special tokens."""
-        marks = [self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id]
-        return np.isin(np.arange(self.vocab_size), marks)
+        return np.isin(self.tokens, SPECIAL)
 
     @property
     def continues(self) -> np.ndarray:
@@ -99,6 +98,10 @@ class WordPieceTokenizer(Tokenizer):
         encoding = self._pipeline.encode(_clean(text), add_special_tokens=False)
         starts, ends = cluster_spans(text)
         return encoding.ids, [(starts[a], ends[b - 1]) if a < b else (a, a) for a, b in encoding.offsets]
+
+    def words(self, words: Sequence[str], *, space: Side = "before") -> list[np.ndarray]:
+        """Ids of each word, int32, without special tokens; with `space` "none" as it continues another."""
+        return inside_words(self._pipeline, list(map(_clean, words))) if space == "none" else self.bodies(words)
 
     @property
     def pair_marks(self) -> PairMarks:
@@ -242,6 +245,12 @@ class WordPieceTokenizer(Tokenizer):
             split_chinese=config.get("tokenize_chinese_chars", True),
             where=str(vocabulary),
         )
+
+
+def inside_words(pipeline: Pipeline, words: Sequence[str]) -> list[np.ndarray]:
+    """Ids of each word, int32, by a WordPiece pipeline, as they continue a word that begins with a digit."""
+    encodings = pipeline.encode_batch_fast([f"0{word}" for word in words], add_special_tokens=False)
+    return [np.array(encoding.ids[1:], dtype=np.int32) for encoding in encodings]
 
 
 def train(

@@ -16,10 +16,7 @@ import torch
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.streams.base import TokenSource
-from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
-from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.text.wordpiece import WordPieceTokenizer
 
 MASKED, RANDOM = 0.8, 0.1
 """Share of the tokens to predict that are replaced by [MASK] or by a random token; the rest are kept (Devlin et al.
@@ -46,12 +43,11 @@ class MaskingTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> MaskingTokens:
-        """From a tokenizer. Raises UserError for one without [MASK]."""
-        kinds = WordPieceTokenizer | MaskedBytePairTokenizer | ShippedTokenizer
-        if not isinstance(tokenizer, kinds) or tokenizer.mask_id is None:
-            remedy = "Train a WordPiece tokenizer, or take a published BERT's or ModernBERT's."
+        """From a tokenizer. Raises UserError for one without a mask token."""
+        if tokenizer.mask_id is None:
+            remedy = "Train a WordPiece tokenizer, or take a published BERT's, RoBERTa's or ModernBERT's."
             raise UserError("this tokenizer has no [MASK] token.", remedy=remedy)
-        ids = tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id
+        ids = tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id, tokenizer.pad_id
         return cls(*ids, special=tokenizer.special, continues=tokenizer.continues)
 
 

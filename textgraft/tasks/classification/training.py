@@ -17,7 +17,7 @@ from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
 from textgraft.data.streams.base import ExampleStream
-from textgraft.encoders.base import Encoder
+from textgraft.encoders.base import ONE_LAYER, Encoder
 from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.classification import LOSSES, ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
@@ -102,8 +102,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         "direction": source.direction,
         **source.classifier(),
     }
-    if plan.pooling is not None:
-        description["head"]["pooling"] = plan.pooling
+    if plan.pooling is not None:  # of a sentence encoder, whose vectors are compared as they are
+        description["head"] |= {**ONE_LAYER, "pooling": plan.pooling}
     if plan.layer_aggregation != LAST:
         _aggregate_layers(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:

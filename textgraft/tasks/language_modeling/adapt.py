@@ -23,6 +23,7 @@ from textgraft.models.model import Model, build_unfilled, graft, with_dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer
+from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.text.wordpiece import WordPieceTokenizer
 from textgraft.training.driver import (
@@ -217,7 +218,13 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
 
 
 def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenizer:
-    """A tokenizer of the texts, of the old one's kind and size, saved at `path`."""
+    """A tokenizer of the texts, of the old one's kind and size, saved at `path`.
+
+    Raises UserError for a published encoder's, which is not retrained.
+    """
+    if isinstance(old, PretrainedTokenizer):
+        message = "this model's tokenizer is a published one, which cannot be trained on other texts."
+        raise UserError(message, where="own_vocabulary", remedy="Leave it out: the model keeps its vocabulary.")
     if not path.exists():
         segmenter = "thai" if old.segmenter else None
         settings: dict[str, Any] = {"kind": old.kind, "vocab_size": old.vocab_size, "segmenter": segmenter}
