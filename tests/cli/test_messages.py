@@ -14,7 +14,7 @@ from textgraft.cli.console import as_options
 
 PACKAGE = Path(textgraft.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-COMMAND = re.compile(r"textgraft [a-z][^.`]*")
+COMMAND = re.compile(r"(?:textgraft|pip) [a-z][^.`]*")
 
 
 @pytest.mark.parametrize(

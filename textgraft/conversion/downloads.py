@@ -94,7 +94,7 @@ class Hub:
                 return Repository(str(content.id or name), str(content.sha), files)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 message = f"the server is not a model hub, or gives no hashes to verify by ({error!r})."
-                raise UserError(message, where=self.endpoint, remedy="Check --endpoint and HF_ENDPOINT.") from error
+                raise UserError(message, where=self.endpoint, remedy="Check endpoint=… and HF_ENDPOINT.") from error
             except Exception as error:
                 wait = next(waits, None) if hub_errors.is_transient(error) else None
                 if wait is None:

@@ -107,7 +107,7 @@ def fetch_model(
     if not NAME.fullmatch(name) or ".." in name:
         raise UserError(f"'{name}' is not the name of a model on a hub.", remedy="Write it as OWNER/MODEL.")
     if not REVISION.fullmatch(revision) or ".." in revision:
-        raise UserError(f"'{revision}' is not a branch, a tag or a commit.", where=name, remedy="Check --revision.")
+        raise UserError(f"'{revision}' is not a branch, a tag or a commit.", where=name, remedy="Check the revision.")
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         raise UserError("HF_HUB_OFFLINE is set, so nothing is fetched.", remedy="Unset it to fetch.")
     hub = Hub(endpoint)
@@ -226,7 +226,7 @@ def _validate_free_space(target: Target, files: Sequence[RemoteFile]) -> None:
     free = shutil.disk_usage(target.work).free
     if missing + MIN_FREE > free:
         message = f"{missing / 1e9:.2f} GB are still to be fetched, and {free / 1e9:.2f} GB are free on this disk."
-        remedy = "Make room, or choose another folder with --out (or HF_HOME for the cache)."
+        remedy = "Make room, or choose another folder (of the cache with HF_HOME)."
         raise UserError(message, where=str(target.work), remedy=remedy)
 
 

@@ -55,9 +55,9 @@ def user_error(error: Exception | None, request: Request) -> UserError:
         return UserError("HF_HUB_OFFLINE is set, so nothing is fetched.", remedy="Unset it to fetch.")
     if error is not None and not _is_of_client(error) and not isinstance(error, OSError):
         return UserError(
-            f"the download failed ({reason(error)}).", where=where, remedy="Check the name and --endpoint."
+            f"the download failed ({reason(error)}).", where=where, remedy="Check the name and the hub's address."
         )
-    remedy = "Check the network; behind a proxy set HTTPS_PROXY, in a closed network name a mirror with --endpoint."
+    remedy = "Check the network; behind a proxy set HTTPS_PROXY, in a closed network name a mirror with endpoint=…."
     if "CERTIFICATE" in str(error):
         remedy = "Set SSL_CERT_FILE to the certificates that your network trusts."
     return UserError(f"the hub cannot be reached ({reason(error)}).", where=request.endpoint, remedy=remedy)
@@ -68,7 +68,7 @@ def _of_response(error: Exception, request: Request, where: str) -> UserError:
     status = int(response.status_code)
     code, said = response.headers.get("X-Error-Code", ""), response.headers.get("X-Error-Message", "")
     if code == "RevisionNotFound":
-        return UserError(f"this model has no revision '{request.revision}'.", where=where, remedy="Check --revision.")
+        return UserError(f"this model has no revision '{request.revision}'.", where=where, remedy="Check the revision.")
     if status == UNAUTHORIZED and request.has_token and "nvalid" in said:
         remedy = "Set HF_TOKEN to a valid token, or run `hf auth logout` and unset it: public models need none."
         return UserError("the hub does not accept your token (401).", where=where, remedy=remedy)
@@ -83,7 +83,7 @@ def _of_response(error: Exception, request: Request, where: str) -> UserError:
     if status == NOT_FOUND:
         what = f"no file '{request.file}'" if request.file else f"no model '{request.name}'"
         what += "" if request.file else f" with a revision '{request.revision}'"
-        return UserError(f"there is {what} (404).", where=where, remedy="Check the name and --revision.")
+        return UserError(f"there is {what} (404).", where=where, remedy="Check the name and the revision.")
     phrase = getattr(response, "reason_phrase", None) or getattr(response, "reason", "")
     return UserError(f"the hub answers {status} {phrase}.", where=where, remedy="Try again later.")
 

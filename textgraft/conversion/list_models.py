@@ -75,7 +75,7 @@ def list_models(name: str = "", *, language: str = "", task: str = "") -> list[L
         ['BAAI/bge-small-en-v1.5']
     """
     if task and task not in catalogue.TASKS:
-        raise UserError(f"no task '{task}'.", where="--task", remedy=did_you_mean(task, catalogue.TASKS))
+        raise UserError(f"no task '{task}'.", where="task", remedy=did_you_mean(task, catalogue.TASKS))
     models = [_bundled(one) for one in model_folder.names()] + [_published(one) for one in catalogue.CATALOGUE]
     if name:
         entry = catalogue.find(name.removeprefix(model_folder.TRANSFORMERS))

@@ -249,7 +249,7 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
         return source
     if reason := encoder.not_adaptable:
         message = f"this encoder cannot be adapted to unlabelled texts: {reason}."
-        raise UserError(message, remedy="Fine-tune it without adapting (--no-adapt), or adapt another model.")
+        raise UserError(message, remedy="Fine-tune it without adapting, or adapt another model.")
     by_characters = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",
