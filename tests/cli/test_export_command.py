@@ -145,9 +145,20 @@ def test_what_finetune_saves_without_a_recipe_is_refused_with_a_way_out(
         exporting.export(folder, tmp_path / "x")
     members = dict.fromkeys(("a", "b"), linear.models_.members[0])
     save_ensemble(members, {}, tmp_path / "two")
-    run("export", tmp_path / "two", "--onnx", tmp_path / "x").mistake("an ensemble", "with --recipe default")
+    run("export", tmp_path / "two", "--onnx", tmp_path / "x").mistake(
+        "an ensemble of linear classifiers (a, b)", "with --recipe default"
+    )
     with_network = {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}
     save_ensemble(with_network, {}, tmp_path / "mixed")
-    run("export", tmp_path / "mixed", "--onnx", tmp_path / "x").mistake(f"Export a member that is one: {tmp_path}")
+    run("export", tmp_path / "mixed", "--onnx", tmp_path / "x").mistake(
+        "an ensemble of linear classifiers (linear) and networks (ulmfit), and networks are exported one at a time",
+        f"Export a member that is one: {tmp_path / 'mixed' / 'ulmfit'}; alone, it predicts otherwise",
+    )
+    for to in ("huggingface", "sentence-transformers"):
+        run("convert", tmp_path / "mixed", "--to", to, "--out", tmp_path / "x").mistake(
+            "an ensemble of linear classifiers (linear) and networks (ulmfit)",
+            f"Name a member that is a network: {tmp_path / 'mixed' / 'ulmfit'}.",
+        )
+    run("convert", tmp_path / "two", "--out", tmp_path / "x").mistake("linear classifiers (a, b)", "with a recipe")
     run("export", tmp_path / "mixed" / "ulmfit", "--onnx", tmp_path / "x", "--json").json()
     assert "a linear classifier, which cannot be" in run("export", "--help").out

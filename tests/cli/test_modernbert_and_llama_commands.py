@@ -127,6 +127,9 @@ def test_finetune_predict_export_and_back(
     assert result.code == 0, result.err
     result = run("export", tmp_path / "m", "--onnx", tmp_path / "graph")
     assert result.code == 0, result.err
+    result = run("convert", tmp_path / "m", "--out", tmp_path / "sentences", "--to", "sentence-transformers", "--json")
+    assert result.code == 0, result.err
+    assert (tmp_path / "sentences" / "classifier.json").is_file()
     result = run("convert", tmp_path / "m", "--out", tmp_path / "theirs", "--to", "huggingface")
     if name == "modernbert":  # whose classifiers have a transform below the linear layer
         result.mistake("no ModernBERT with such a head")

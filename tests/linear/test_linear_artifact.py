@@ -355,7 +355,7 @@ def test_it_is_no_language_model(use: Callable[[Any], Any], fitted: dict[str, Li
     both = save_ensemble({name: fitted[name] for name in ("linear", "lsa")}, {}, tmp_path / "both")
     with pytest.raises(
         UserError,
-        match=r"both: this (is an ensemble of several models\. Name the folder of one|model does not tag words)",
+        match=r"both: this (is an ensemble of linear classifiers \(linear, lsa\)\. Use it|model does not tag words)",
     ):
         use([both] if use == Stack.open else both)
 

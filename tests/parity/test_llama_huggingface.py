@@ -252,8 +252,8 @@ def test_what_does_not_fit_is_refused_by_name(name: str, settings: dict[str, Any
     [
         ({"query_key_norm": True, "attention_bias": "inputs"}, {}, "this combination"),
         ({"window": 3, "attention_bias": "all"}, {}, "this combination"),
-        ({}, {"bias": True}, "no such model with such a head"),
-        ({}, {"output_layer": "adaptive"}, "no such model with such a head"),
+        ({}, {"bias": True}, "no model of Llama's kind with such a head"),
+        ({}, {"output_layer": "adaptive"}, "no model of Llama's kind with such a head"),
     ],
 )
 def test_what_theirs_cannot_be_is_refused(encoder: dict[str, Any], head: dict[str, Any], complaint: str) -> None:

@@ -17,14 +17,29 @@ from served import Client
 
 from textgraft import UserError, load, serve
 from textgraft.serving.server import is_local, listening_at
+from textgraft.tasks.export import export
 
 SECRET = "river secret stone"
 
 
+PROGRAM = ("-m", "textgraft")
+WITHOUT_TORCH = """
+import sys
+
+for name in ("torch", "scipy", "sklearn", "duckdb", "pandas", "safetensors", "matplotlib", "onnx", "transformers"):
+    sys.modules[name] = None
+from textgraft.cli import main
+
+main()
+"""
+
+
 @contextlib.contextmanager
-def served(*arguments: str | Path) -> Iterator[tuple[subprocess.Popen[str], Client, str]]:
+def served(
+    *arguments: str | Path, program: tuple[str, str] = PROGRAM
+) -> Iterator[tuple[subprocess.Popen[str], Client, str]]:
     """The program, a client of it, and what it has said so far."""
-    command = [sys.executable, "-m", "textgraft", "serve", *map(str, arguments), "--port", "0", "--threads", "1"]
+    command = [sys.executable, *program, "serve", *map(str, arguments), "--port", "0", "--threads", "1"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as run:
         said = ""
@@ -51,6 +66,15 @@ def test_it_answers_until_it_is_stopped(models: dict[str, Path], sent: signal.Si
         run.send_signal(sent)
         out, err = run.communicate(timeout=60)
     assert (run.returncode, out, err) == (code, "", ""), "nothing is said of what was asked"
+
+
+def test_a_graph_is_served_without_torch(models: dict[str, Path], tmp_path: Path) -> None:
+    graph = export(models["single"], tmp_path / "graph").out
+    (expected,) = load(models["single"], precision="fp32").predict([SECRET])
+    with served(graph, program=("-c", WITHOUT_TORCH)) as (_, client, _):
+        status, answer = client.post("/predict", {"texts": [SECRET]})
+    assert (status, answer["predictions"][0]["label"]) == (200, expected.label)
+    assert answer["predictions"][0]["confidence"] == pytest.approx(expected.confidence, abs=1e-5)
 
 
 def test_whoever_opens_it_to_others_is_told(models: dict[str, Path]) -> None:

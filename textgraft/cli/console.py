@@ -48,6 +48,7 @@ OPTIONS = {
     "vectors": "--vectors",
     "sentences": "--sentence",
     "words": "--word",
+    "to": "--to",
 }
 """Command-line options for arguments of Python, which are how the package's messages name them."""
 ARGUMENT = re.compile(

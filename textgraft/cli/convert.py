@@ -29,7 +29,12 @@ def convert(
 ) -> None:
     """Convert a Hugging Face BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT, MPNet, GPT or GPT-2 to textgraft, or back.
 
-    sentence-transformers is the encoder of a model, with the vectors that embed makes by it, for that library.
+    --to huggingface writes a classifier for AutoModelForSequenceClassification where the library has such a head: one
+    layer on BERT's pooler, for example. Its logits are divided by the classifier's temperature.
+
+    --to sentence-transformers writes the encoder, with the vectors that embed makes by it. Of a classifier that is one
+    linear layer on these vectors, the layer is beside it as parameters of scikit-learn's LogisticRegression
+    (classifier.json, classifier.safetensors; README.md has the lines that use them).
 
     tf:FOLDER is a TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, elmo:FOLDER the options.json and
     weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from textgraft.conversion.weights import no_such_head
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.data.tags import scheme_of_names, without_bilou
@@ -304,12 +305,15 @@ def format_for(head: Head, kind: Kind, encoder: BERTConfig) -> Format:
             return format_
     if isinstance(head, TaggingHead):
         remedy = "The library's tagger has no CRF, and a word is represented by its first subword."
-    else:
-        shape = f"pooling '{POOLED}', hidden_dim 0"
+    elif isinstance(head, ClassificationHead | ChoiceHead):
+        shape = f"one layer on the pooler's vector (pooling '{POOLED}', hidden_dim 0)"
         if kind in ON_TOKEN:
-            shape = f"pooling 'first', hidden_dim the model's width, activation {ON_TOKEN[kind]}"
-        remedy = f"The library's classifier is {shape}, and batch_norm False; its language model shares layer_norm_eps."
-    raise UserError(f"the transformers library has no {LIBRARY[kind]} with such a head.", remedy=remedy)
+            width = "hidden_dim the model's width"
+            shape = f"two layers on the first token (pooling 'first', {width}, activation {ON_TOKEN[kind]})"
+        remedy = f"The library's classifier is {shape}, without batch normalisation."
+    else:
+        remedy = "The library's language model shares layer_norm_eps with its encoder."
+    raise no_such_head(LIBRARY[kind], head, remedy)
 
 
 def _named(labels: list[str]) -> dict[str, Any]:

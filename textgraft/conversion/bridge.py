@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from textgraft.conversion import bridge_heads, bridge_tokenizer
 from textgraft.conversion.bridge_tokenizer import TokenizerFacts
+from textgraft.conversion.weights import SENTENCE_ENCODER
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.encoders.transformers_bridge import (
@@ -31,6 +32,7 @@ from textgraft.encoders.transformers_bridge import (
     module_class,
     without_pooler,
 )
+from textgraft.heads.classification import ClassificationHead
 from textgraft.heads.features import FeaturesHead
 from textgraft.models.model import Model, build_unfilled
 from textgraft.text.tokenizer import Tokenizer
@@ -130,7 +132,8 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not isinstance(model.head, FeaturesHead):
         name = model.describe()["head"]["name"]
         message = f"the encoder alone is written, as {cls}: its head '{name}' has no counterpart and is left out."
-        warnings.warn(message, stacklevel=3)
+        more = f" {SENTENCE_ENCODER}" if isinstance(model.head, ClassificationHead) else ""
+        warnings.warn(message + more, stacklevel=3)
     content = {**config.checkpoint, **config.dropouts, "model_type": config.model_type}
     content |= {"architectures": [cls], "dtype": "float32"}
     values: dict[str, Tensor] = dict(encoder.module.named_parameters())

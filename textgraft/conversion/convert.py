@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from textgraft.conversion import huggingface, sentence_transformers
+from textgraft.conversion import huggingface, scikit_learn, sentence_transformers
 from textgraft.conversion.legacy import elmo, flair
+from textgraft.conversion.output_scale import fold_output_scale
 from textgraft.conversion.weights import named_labels
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
+from textgraft.encoders.modernbert import ModernBERT
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.card import model_card
 from textgraft.models.model import graft
-from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.shipped import ShippedTokenizer
@@ -33,8 +35,10 @@ def convert(
             `tf:FOLDER` or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
         out: Folder to write (a file for "flair").
         to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer;
-            "sentence-transformers": the encoder alone, with the vectors that `embed` makes by it; "elmo": options.json
-            and weights.hdf5 for AllenNLP, without a vocabulary; "flair": a file for Flair, a pickle as it needs.
+            whose classifier has our probabilities as softmax or sigmoid of its logits; "sentence-transformers": the
+            encoder, with the vectors that `embed` makes by it, and beside it a classifier's linear layer as parameters
+            of scikit-learn's LogisticRegression; "elmo": options.json and weights.hdf5 for AllenNLP, without a
+            vocabulary; "flair": a file for Flair, a pickle as it needs.
         half: Store float16 weights ("textgraft" only).
         overwrite: Replace an existing path.
 
@@ -58,18 +62,38 @@ def convert(
     _validate_padding(source)
     if to == "sentence-transformers":
         return _save_sentence_encoder(source, Path(out), overwrite=overwrite)
-    return huggingface.save(source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source))
+    fold_output_scale(source)
+    written = huggingface.save(
+        source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source)
+    )
+    if source.labels is not None and source.embedding is not None and (prompt := source.embedding.prompt()):
+        message = f"the transformers library writes no prompt before texts: put {prompt!r} before each."
+        warnings.warn(message, stacklevel=2)
+    return written
 
 
 def _save_sentence_encoder(source: Artifact, out: Path, *, overwrite: bool) -> Path:
-    """Write the encoder without its head, and how a text becomes a vector: its mean where the model does not say."""
+    """Write the encoder, and how a text becomes a vector; beside it a classifier's linear layer, for scikit-learn.
+
+    Warns if a classifier's head is no such layer, and is left out.
+    """
     encoder = source.model.encoder
-    bare = graft(encoder, source.model.describe() | {"head": {"name": "features", "input_dim": encoder.output_dim}}, 0)
-    embedding = source.embedding or SentenceEmbedding()
-    card = model_card(source.run).encode()
-    described = sentence_transformers.files(embedding, encoder.output_dim, encoder.max_length)
-    others = {**_others(source), **described, "README.md": card}
-    return huggingface.save(bare, out, overwrite=overwrite, others=others)
+    description = source.model.describe() | {"head": {"name": "features", "input_dim": encoder.output_dim}}
+    if isinstance(encoder, ModernBERT):  # of which the library's bare class has no pooler
+        description["encoder"]["pooler"] = False
+    bare = graft(encoder, description, 0)
+    embedding = scikit_learn.embedding_of(source)
+    others = {**_others(source), **sentence_transformers.files(embedding, encoder.output_dim, encoder.max_length)}
+    card, reason = model_card(source.run).encode(), None
+    if source.labels is not None:
+        reason = scikit_learn.reason_against(source, embedding)
+        layer = {} if reason else scikit_learn.files(source, embedding)
+        card += layer.pop("README.md", b"")
+        others |= layer
+    written = huggingface.save(bare, out, overwrite=overwrite, others={**others, "README.md": card})
+    if reason:
+        warnings.warn(f"{out} has the encoder only: the classifier's head is left out, since {reason}.", stacklevel=3)
+    return written
 
 
 def _validate_out(out: Path, to: Format, overwrite: bool) -> None:

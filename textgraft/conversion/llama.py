@@ -14,6 +14,7 @@ from textgraft.conversion.weights import (
     classifier_fields,
     fill,
     is_one_layer,
+    no_such_head,
     taken,
     target_kind,
     task_of,
@@ -211,9 +212,10 @@ def _task_and_fields(model: Model) -> tuple[str, dict[str, Any]]:
         return "ForCausalLM", {"tie_word_embeddings": head.config.tied}
     if is_one_layer(head, "last", bias=False):
         return "ForSequenceClassification", {**classifier_fields(head), "tie_word_embeddings": False}  # type: ignore[arg-type]
-    raise UserError(
-        "the transformers library has no such model with such a head.",
-        remedy="Its language models have no bias on the output and no adaptive output layer; its classifiers are one "
+    raise no_such_head(
+        "model of Llama's kind",
+        head,
+        "Its language models have no bias on the output and no adaptive output layer; its classifiers are one "
         "linear layer without a bias on the last token.",
     )
 

@@ -16,6 +16,7 @@ from textgraft.conversion.weights import (
     is_one_layer,
     label_names,
     named_labels,
+    no_such_head,
     taken,
     target_kind,
     task_of,
@@ -210,9 +211,10 @@ def _task_and_fields(model: Model) -> tuple[str, dict[str, Any]]:
             return "ForTokenClassification", {**named_labels(head.config.tags), **dropout}
         if isinstance(head, SpanHead):
             return "ForQuestionAnswering", dropout
-    raise UserError(
-        "the transformers library has no ModernBERT with such a head.",
-        remedy="Its classifiers have a transform below the linear layer (pooler, or for taggers transform), no CRF and "
+    raise no_such_head(
+        "ModernBERT",
+        head,
+        "Its classifiers have a transform below the linear layer (pooler, or for taggers transform), no CRF and "
         "no hidden layer; its language model has a transform without biases.",
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
+from textgraft.heads.base import Head
 from textgraft.heads.classification import ClassificationHead
 from textgraft.models.model import Model
 
@@ -18,6 +19,10 @@ Part = tuple[str, int]
 Parts = dict[str, tuple[Part, ...]]
 """For each of our parameters, the library's weights that are concatenated to its rows."""
 MAX_NAMES = 12
+SENTENCE_ENCODER = (
+    'A linear classifier on pooled vectors can be written with to="sentence-transformers": the encoder, and the layer '
+    "for scikit-learn."
+)
 PROBLEMS: dict[str, TargetKind] = {
     "single_label_classification": "single",
     "multi_label_classification": "multi",
@@ -133,6 +138,32 @@ def is_one_layer(head: object, pooling: str, *, bias: bool) -> bool:
     config = head.config
     shape = (config.pooling, config.hidden_dim, config.batch_norm, config.words_dim, config.both_orders, config.bias)
     return shape == (pooling, 0, False, 0, False, bias) and not config.dense and not config.normalize
+
+
+def no_such_head(classes: str, head: Head, remedy: str) -> UserError:
+    """The error that the transformers library has no class for a head: what the head is, and what can be written.
+
+    Args:
+        classes: The library's name for models of the family.
+        head: The head.
+        remedy: The heads that the library has.
+    """
+    if not isinstance(head, ClassificationHead):
+        return UserError(f"the transformers library has no {classes} with such a head.", remedy=remedy)
+    config = head.config
+    parts = {
+        f"on pooling '{config.pooling}'": True,
+        "with dense layers": bool(config.dense),
+        "scaled to length 1": config.normalize,
+        "with the embedding layer": bool(config.words_dim),
+        "with batch normalisation": config.batch_norm,
+        f"with a hidden layer of {config.hidden_dim}": bool(config.hidden_dim),
+        "on pairs in both orders": config.both_orders,
+        "without a bias": not config.bias,
+    }
+    described = ", ".join(part for part, there in parts.items() if there)
+    message = f"the transformers library has no {classes} with such a head: this classifier is {described}."
+    return UserError(message, remedy=f"{remedy} {SENTENCE_ENCODER}")
 
 
 def _listed(errors: list[str]) -> str:

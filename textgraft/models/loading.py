@@ -6,7 +6,7 @@ Modules of a kind of model are imported with the first of them: an exported grap
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,13 @@ NO_NETWORK = {
     ),
 }
 """Message and remedy for other kinds of models, where a network is required."""
+MEMBERS = {
+    NETWORK: "networks",
+    "linear": "linear classifiers",
+    "vectors": "means of word vectors",
+    "onnx": "exported graphs",
+}
+"""The kinds of models as members of an ensemble."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,8 @@ def load_network(name: str | Path) -> Artifact:
     kind = kind_of(config)
     if kind != NETWORK:
         message, remedy = NO_NETWORK[kind]
+        if kind == ENSEMBLE:
+            message, remedy = _described_ensemble(folder, config)
         raise UserError(message, where=str(folder), remedy=remedy)
     network: Artifact = resolve(FORMATS[NETWORK])(folder, config)
     return network
@@ -181,6 +190,33 @@ def load_network(name: str | Path) -> Artifact:
 def kind_of(config: Mapping[str, Any]) -> str:
     """The kind of model that a config.json describes: ENSEMBLE or a key of FORMATS."""
     return ENSEMBLE if ENSEMBLE in config else next((kind for kind in FORMATS if kind in config), NETWORK)
+
+
+def members_by_kind(folder: Path, config: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Names of an ensemble's members by their kind: NETWORK or a key of FORMATS.
+
+    Raises:
+        UserError: The config of a folder is damaged.
+    """
+    _weights(config, folder / "config.json")
+    kinds: dict[str, list[str]] = {}
+    for name in config[ENSEMBLE]:
+        kinds.setdefault(kind_of(model_folder.read_config(folder / name)), []).append(name)
+    return kinds
+
+
+def ensemble_of(kinds: Mapping[str, Sequence[str]]) -> str:
+    """An ensemble's members in words, as in "an ensemble of networks (gpt) and linear classifiers (ngrams, lsa)"."""
+    parts = [f"{MEMBERS[kind]} ({', '.join(names)})" for kind, names in kinds.items()]
+    return f"an ensemble of {' and '.join(parts)}"
+
+
+def _described_ensemble(folder: Path, config: Mapping[str, Any]) -> tuple[str, str]:
+    """Message and remedy where a network is required."""
+    kinds = members_by_kind(folder, config)
+    networks = [str(folder / name) for name in kinds.get(NETWORK, ())]
+    remedy = f"Name a member that is a network: {', '.join(networks)}." if networks else NO_NETWORK["linear"][1]
+    return f"this is {ensemble_of(kinds)}.", remedy
 
 
 def _single(name: str | Path, model: Predictor) -> OpenedModels:

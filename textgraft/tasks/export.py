@@ -92,10 +92,11 @@ def validate_network(model: str | Path) -> None:
         return
     message, remedy = "this is a linear classifier, and only networks can be exported.", TRAIN_ONE
     if kind == loading.ENSEMBLE:
-        message = "this is an ensemble, and networks are exported one at a time."
-        members = {name: loading.kind_of(model_folder.read_config(folder / name)) for name in config[kind]}
-        networks = [str(folder / name) for name, of in members.items() if of == loading.NETWORK]
-        remedy = f"Export a member that is one: {', '.join(networks)}." if networks else TRAIN_ONE
+        kinds = loading.members_by_kind(folder, config)
+        networks = [str(folder / name) for name in kinds.get(loading.NETWORK, ())]
+        message = f"this is {loading.ensemble_of(kinds)}, and networks are exported one at a time."
+        alone = "alone, it predicts otherwise than the ensemble"
+        remedy = f"Export a member that is one: {', '.join(networks)}; {alone}." if networks else TRAIN_ONE
     raise UserError(message, where=str(folder), remedy=remedy)
 
 

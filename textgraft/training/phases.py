@@ -12,6 +12,7 @@ from textgraft.core.identity import identity_of
 from textgraft.data.examples import TargetKind
 from textgraft.data.targets import TARGETS
 from textgraft.encoders.base import LayerGroup
+from textgraft.heads.classification import POOLED
 from textgraft.nn.pooling import POOLINGS
 from textgraft.training.schedules import SCHEDULES, group_rates
 
@@ -150,8 +151,8 @@ class Stage:
             5; 0: none).
         label_smoothing: Share of each label that is spread over all classes (ε of Szegedy et al. 2016, §7), for
             classifiers of one label per text; evaluation uses the labels as they are.
-        pooling: A name of nn.pooling.POOLINGS, in place of the default pooling of a family's classifier; other heads
-            ignore it.
+        pooling: A name of nn.pooling.POOLINGS, or "pooled" for the encoder's own (BERT's), in place of the default
+            pooling of a family's classifier; other heads ignore it.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -173,8 +174,9 @@ class Stage:
         if not 0 <= self.label_smoothing < 1:
             remedy = "It must be a share, at least 0 and below 1, such as 0.1."
             raise UserError(f"label_smoothing is {self.label_smoothing}.", remedy=remedy)
-        if self.pooling is not None and self.pooling not in POOLINGS:
-            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(self.pooling, POOLINGS))
+        known = (*POOLINGS, POOLED)
+        if self.pooling is not None and self.pooling not in known:
+            raise UserError(f"unknown pooling '{self.pooling}'.", remedy=did_you_mean(self.pooling, known))
 
     def identity(self) -> dict[str, Any]:
         """The entries that identify the stage: stages that train differently differ in it."""

@@ -127,3 +127,19 @@ def test_finetune_saves_a_classifier_that_reads_so(family: str, tmp_path: Path) 
     assert config["head"]["pooling"] == "mean"
     found = textgraft.load(done.folder, precision="fp32").outputs(texts)
     assert found == pytest.approx(done.comparison.outcomes[0].outputs[0], abs=1e-5)
+
+
+def test_a_classifier_on_berts_own_pooler_where_sentences_were_pooled_otherwise() -> None:
+    """pooling = "pooled" keeps the encoder's pooler, which other poolings remove, so that the transformers library has
+    such a class.
+    """
+    for pooling, has_pooler in (("pooled", True), ("mean", False)):
+        made = new_classifier(plan("bert", pooling), 0)
+        assert (made.head.config.pooling, made.encoder.config.pooler) == (pooling, has_pooler)
+        assert (made.encoder.pooler is not None) == has_pooler
+    with_sentences = new_classifier(replace(plan("bert", "pooled"), pooling="mean"), 0)
+    assert with_sentences.head.config.pooling == "pooled"
+    gpt_plan = plan("gpt", "pooled")
+    model = new_classifier(gpt_plan, 0)
+    with pytest.raises(UserError, match="needs an encoder with a pooler"):
+        predict_logits(model, SEQUENCES, 1, "fp32")

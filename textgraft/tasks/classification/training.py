@@ -19,7 +19,7 @@ from textgraft.data.sequences import TokenIds
 from textgraft.data.streams.base import ExampleStream
 from textgraft.encoders.base import ONE_LAYER, Encoder
 from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
-from textgraft.heads.classification import LOSSES, ClassificationHead
+from textgraft.heads.classification import LOSSES, POOLED, ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import document_scores, evaluate
@@ -138,9 +138,9 @@ def _aggregate_layers(layer_aggregation: str, description: dict[str, Any], encod
 
 
 def _set_pooling(pooling: str, description: dict[str, Any]) -> None:
-    """Set the head's pooling; a pooler, which is trained for one position of the last layer, is removed."""
+    """Set the head's pooling; the encoder's pooler is removed where it is not that pooling."""
     description["head"]["pooling"] = pooling
-    if "pooler" in description["encoder"]:
+    if "pooler" in description["encoder"] and pooling != POOLED:
         description["encoder"]["pooler"] = False
 
 
