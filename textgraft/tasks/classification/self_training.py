@@ -28,8 +28,8 @@ TEMPERATURE = 1.4
 """Divisor of the fitted layer's logits. The best values on TREC and SMS spam are 1.0 to 2.1."""
 MIN_TEXTS_PER_LABEL = 10
 """Pool texts per label below which similarity alone is used."""
-MIN_CO_TRAINING_TEXTS = 1_000
-"""Pool texts below which n-grams do not take part."""
+MIN_CO_TRAINING_TEXTS, MIN_CO_TRAINING_TEXTS_PER_LABEL = 1_000, 100
+"""Pool texts, and pool texts per label, below which n-grams do not take part."""
 MAX_POOL_TEXTS = 10_000
 """Texts of the pool, a random sample of more."""
 CONFIDENT, CONFIDENT_LAST = 0.1, 0.3
@@ -135,7 +135,7 @@ class ZeroShot:
         self, pool: Sequence[str], labels: LabelTexts, labelled: Sequence[str], view: _View
     ) -> _View | None:
         """The n-grams of the same texts; None where the pool is too small or has no words."""
-        if len(pool) < MIN_CO_TRAINING_TEXTS:
+        if len(pool) < max(MIN_CO_TRAINING_TEXTS, MIN_CO_TRAINING_TEXTS_PER_LABEL * len(labels.names)):
             return None
         ngrams = Ngrams(characters=False, max_features=MAX_NGRAMS)
         try:
