@@ -100,7 +100,7 @@ def _print(result: ZeroShotResult, rows: list[dict[str, Any]], *, as_json: bool,
 
     evaluation = result.evaluation
     if as_json:
-        found = {"predictions": rows, "about": result.about}
+        found: dict[str, Any] = {"predictions": rows, "about": result.about}
         found |= {} if result.folder is None else {"out": result.folder}
         print_json(found | ({} if evaluation is None else {"evaluation": evaluation}))
         return

@@ -59,11 +59,11 @@ def test_similarity_is_a_softmax_of_cosines() -> None:
     assert model.outputs([]).shape == (0, 2)
 
 
-def test_a_label_is_the_mean_of_its_texts_and_examples() -> None:
+def test_a_label_is_the_mean_of_its_texts_drawn_to_its_examples() -> None:
     labels = LabelTexts(("a", "b"), (("praise", "blame"), ("blame",)), ((), ("praise", "praise")))
     model = ZeroShot(embedded).fit(labels)
     praise, blame = embedded(["praise", "blame"])
-    means = np.stack([praise + blame, blame + 2 * praise])
+    means = np.stack([praise + blame, blame + 2 / 8 * praise])
     expected = means / np.linalg.norm(means, axis=1, keepdims=True) / 0.07
     np.testing.assert_allclose(model.layer[:, :-1], expected, atol=1e-12)
 

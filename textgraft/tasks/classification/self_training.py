@@ -26,6 +26,9 @@ SIMILARITY_TEMPERATURE = 0.07
 """Divisor of cosines before the softmax. The best values on TREC and SMS spam are 0.06 to 0.21."""
 TEMPERATURE = 1.4
 """Divisor of the fitted layer's logits. The best values on TREC and SMS spam are 1.0 to 2.1."""
+TEXTS_AS_LABELLED = 8
+"""Number of labelled texts that a label's own texts weigh as much as in its prototype; best on TREC and SMS spam with 1
+to 8 labelled texts a label."""
 MIN_TEXTS_PER_LABEL = 10
 """Pool texts per label below which similarity alone is used."""
 MIN_CO_TRAINING_TEXTS, MIN_CO_TRAINING_TEXTS_PER_LABEL = 1_000, 100
@@ -39,7 +42,8 @@ CONFIDENT, CONFIDENT_LAST = 0.1, 0.3
 class ZeroShot:
     """A linear classifier on sentence embeddings that is fitted without labels, from texts that describe the labels.
 
-    A label's prototype is the mean of the vectors of its texts and examples; the similarity to it is a cosine. Where
+    A label's prototype is the mean of the vectors of its texts, drawn towards that of its labelled texts the more there
+    are (TEXTS_AS_LABELLED); the similarity to it is a cosine. Where
     the pool is large enough, a logistic regression on the vectors is fitted to the texts that similarity is most
     confident of, CONFIDENT of those of each label and at least MIN_TEXTS_PER_LABEL; all labels have the same total
     weight. It keeps what the confident texts of a label share, and leaves what only makes them similar to its
@@ -124,12 +128,13 @@ class ZeroShot:
         return np.asarray(softmax(answers(self.layer, self.embed(texts)) / self.temperature, axis=1))
 
     def _prototypes(self, labels: LabelTexts, labelled: Sequence[str], targets: NDArray) -> NDArray[np.float64]:
-        """Mean vectors (C, D) of each label's texts and examples, of length 1."""
+        """Vectors (C, D) of length 1 of the labels: of their texts, and of their examples by their number."""
         classes = np.repeat(np.arange(len(labels.names)), [len(texts) for texts in labels.texts])
-        vectors = np.asarray(self.embed([*(t for texts in labels.texts for t in texts), *labelled]), dtype=np.float64)
-        classes = np.concatenate([classes, targets])
-        means = np.stack([vectors[classes == c].mean(axis=0) for c in range(len(labels.names))])
-        return means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-9)
+        described = _means(self.embed([text for texts in labels.texts for text in texts]), classes, len(labels.names))
+        if not len(labelled):
+            return described
+        shares = np.bincount(targets, minlength=len(labels.names))[:, None] / TEXTS_AS_LABELLED
+        return _unit(described + shares * _means(self.embed(labelled), targets, len(labels.names)))
 
     def _ngram_view(
         self, pool: Sequence[str], labels: LabelTexts, labelled: Sequence[str], view: _View
@@ -216,6 +221,17 @@ def confident_texts(scores: NDArray, share: float) -> tuple[NDArray[np.int64], N
         chosen.append(members[np.argsort(-margins[members], kind="stable")[:count]])
     indices = np.concatenate(chosen)
     return indices, best[indices]
+
+
+def _means(vectors: NDArray, classes: NDArray, width: int) -> NDArray[np.float64]:
+    """Mean vectors (width, D) of each class, of length 1; zeros for a class without a vector."""
+    sums = np.zeros((width, vectors.shape[1]))
+    np.add.at(sums, classes, vectors)
+    return _unit(sums)
+
+
+def _unit(vectors: NDArray) -> NDArray[np.float64]:
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9))
 
 
 def _standardised(log_probabilities: NDArray) -> NDArray[np.float64]:
