@@ -18,6 +18,7 @@ _PUBLIC = {
     "adapt": "textgraft.tasks.language_modeling.adapt",
     "finetune": "textgraft.tasks.classification.finetune",
     "FinetuneOptions": "textgraft.tasks.classification.finetune_options",
+    "zero_shot": "textgraft.tasks.classification.zero_shot",
     "distil": "textgraft.distillation.distil",
     "DistilOptions": "textgraft.distillation.options",
     "compare": "textgraft.comparison.compare",

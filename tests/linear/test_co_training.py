@@ -16,7 +16,7 @@ from textgraft.linear.co_training import (
     Pool,
     Views,
     _balanced_log_probabilities,
-    _log_count_ratios,
+    log_count_ratios,
 )
 from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.ngram_counts import NgramCounts
@@ -106,7 +106,7 @@ def test_classes_become_as_frequent_as_among_the_labels() -> None:
 
 def test_ratios_are_those_of_naive_bayes() -> None:
     rows = csr_matrix(np.array([[0.5, 0, 0.1], [0.2, 0.3, 0], [0, 0.4, 0]], dtype=np.float32))
-    got = _log_count_ratios(rows, np.array([0, 1, 1]), np.array([2.0, 1.0, 10.0]))
+    got = log_count_ratios(rows, np.array([0, 1, 1]), np.array([2.0, 1.0, 10.0]))
     inside, outside = np.array([3.0, 1.0, 3.0]), np.array([2.0, 12.0, 1.0])  # weighted counts of class 0 and 1, plus 1
     expected = np.abs(np.log(inside / inside.sum()) - np.log(outside / outside.sum()))
     assert got == pytest.approx(expected, rel=1e-6)

@@ -39,6 +39,7 @@ from textgraft.cli import (
     tag,
     tokenize,
     vectors,
+    zero_shot,
 )
 from textgraft.cli.console import Interrupted, print_error, print_note, warnings_on_stderr
 from textgraft.core.errors import UserError
@@ -54,6 +55,11 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "finetune",
         finetune.finetune,
         "textgraft finetune train.csv --out sentiment --test test.csv --unlabelled pool.txt",
+    ),
+    (
+        "zero-shot",
+        zero_shot.zero_shot,
+        "textgraft zero-shot reviews.csv --labels 'praise, complaint, question' --out first",
     ),
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
     ("evaluate", evaluate.evaluate, "textgraft evaluate sentiment more-test.csv --json"),

@@ -286,7 +286,7 @@ def _fit_ngrams(
 ) -> tuple[NDArray[np.float32], Linear]:
     """Naive Bayes factors (V,) of the n-grams, and a classifier on rows scaled by them."""
     rows = vstack([pool.rows, labelled]).tocsr()
-    scale = _log_count_ratios(rows, np.concatenate([pseudo_labels, targets]), _weights(pseudo_labels, targets))
+    scale = log_count_ratios(rows, np.concatenate([pseudo_labels, targets]), _weights(pseudo_labels, targets))
     return scale, _fit_layer(NGRAM_STRENGTH, rows @ diags(scale), pseudo_labels, targets)
 
 
@@ -297,7 +297,7 @@ def _fit_layer(strength: float, features: Any, pseudo_labels: NDArray, targets: 
     return Linear.of(model.fit(features, classes, sample_weight=weights))
 
 
-def _log_count_ratios(features: csr_matrix, classes: NDArray, weights: NDArray) -> NDArray[np.float32]:
+def log_count_ratios(features: csr_matrix, classes: NDArray, weights: NDArray) -> NDArray[np.float32]:
     """Largest |log P(n-gram | class) / P(n-gram | other classes)| of each n-gram (V,), add-one smoothed."""
     present = (features > 0).astype(np.float32)
     ratios = np.zeros(features.shape[1])

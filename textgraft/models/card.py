@@ -12,6 +12,7 @@ STAGES = {
     "adapt": "A language model, adapted to a domain's text without labels. Fine-tune it on labels.",
     "cove": "A translation model, whose encoder gives contextual word vectors (CoVe). Fine-tune it on labels.",
     "finetune": "A model fine-tuned on labelled texts.",
+    "zero-shot": "A classifier made from descriptions of its labels and from unlabelled texts.",
     "distil": "A smaller model trained on the outputs of a larger one.",
     "qa": "A model fine-tuned for extractive question answering: it answers with a span of the text.",
     "tag": "A model fine-tuned to tag words: parts of speech or named entities.",
@@ -30,6 +31,10 @@ LIMITS = {
     "finetune": (
         "It predicts one of its labels for any text, also for text of another kind, language or time, where the "
         "scores above do not hold. Check the calibration before acting on a probability."
+    ),
+    "zero-shot": (
+        "It predicts one of its labels for any text. Nothing but their descriptions says what they mean, so it may "
+        "draw the line between them elsewhere. Measure it on labelled texts. Its probabilities are not calibrated."
     ),
     "distil": (
         "It reproduces the errors of its teacher; see the limits of that model. The agreement with it does not hold "

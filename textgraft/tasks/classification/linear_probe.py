@@ -85,7 +85,7 @@ def linear_probe_candidate(
 
     unseen = _outputs(held_out, kind, temperature)
     about = {"base": ancestry(source.run), "temperature": None if labels.num_classes is None else temperature}
-    predictor = partial(_artifact, source, layer, labels, about)
+    predictor = partial(probe_artifact, source, layer, labels, about)
     slow = part != "folds"
     return Candidate(name, unseen, evaluate, facts["seconds"], facts["peak_mb"], predictor, slow)
 
@@ -214,7 +214,7 @@ def _put(layer: NDArray, linear: Linear, classes: list[int]) -> None:
         layer[of] = np.column_stack([linear.coefficients, linear.intercepts])
 
 
-def _artifact(
+def probe_artifact(
     source: Artifact, layer: NDArray, labels: Labels, about: Mapping[str, Any], run: Mapping[str, Any]
 ) -> Artifact:
     """The classifier that is saved: the encoder as it was, under its embedding's layers and the fitted one."""
