@@ -10,6 +10,8 @@ import numpy as np
 import published
 import pytest
 from published import KINDS, SENTENCES
+from tokenizers import Regex, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Pipeline
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Pair
@@ -155,6 +157,7 @@ def test_files_hold_everything(kind: str, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert type(again) is PretrainedTokenizer
+    assert Pipeline.from_file(str(tmp_path / "tokenizer.json")).get_vocab_size() == again.vocab_size
     assert again.fingerprint == tokenizer.fingerprint
     assert vars(again)["pad_id"] == tokenizer.pad_id
     (tmp_path / "b").mkdir()
@@ -164,6 +167,48 @@ def test_files_hold_everything(kind: str, tmp_path: Path) -> None:
     for text in TEXTS:
         assert reference(text)["input_ids"] == tokenizer.encode(text).ids, text
     assert (reference.pad_token_id, reference.mask_token_id) == (tokenizer.pad_id, tokenizer.mask_id)
+
+
+def test_tokens_of_bytes_that_continue_a_word() -> None:
+    tokenizer = PretrainedTokenizer(published.pipeline("roberta"))
+    continues = {tokenizer.tokens[i] for i in np.flatnonzero(tokenizer.continues)}
+    assert {"a", "0", "Ã"} <= continues  # Ã begins the bytes of an é
+    assert not {"Ġ", "Ġf", ".", "Ċ", ",", "<s>", "<mask>"} & continues
+
+
+def test_a_word_after_a_space_without_a_token_for_it() -> None:
+    """The space is a token of its own, as in a sentence, where no token begins with one."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    ids = {token: i for i, token in enumerate(["<s>", "</s>", "<mask>", *alphabet])}
+    pipeline = Pipeline(models.BPE(vocab=ids, merges=[]))
+    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer = PretrainedTokenizer(pipeline, {"bos": "<s>", "eos": "</s>"})
+    assert [tokenizer.tokens[i] for i in tokenizer.words(["hi"])[0]] == ["Ġ", "h", "i"]
+    assert [tokenizer.tokens[i] for i in tokenizer.words(["hi"], space="none")[0]] == ["h", "i"]
+
+
+def test_a_pipeline_without_marks_around_texts_is_kept_by_its_roles(tmp_path: Path) -> None:
+    pipeline = published.pipeline("xlm-roberta")
+    pipeline.post_processor = None
+    tokenizer = PretrainedTokenizer(pipeline, {"pad": "<pad>", "eos": "</s>", "unk": "<unk>"})
+    assert (tokenizer.template.before, tokenizer.template.after, tokenizer.mask_id) == ((), (), None)
+    assert tokenizer.tokens[tokenizer.bos_id] == "</s>"
+    assert tokenizer.encode("").ids == [tokenizer.bos_id] == tokenizer.encode_batch([""])[0].tolist()
+    assert tokenizer.encode("film").offsets[-1][1] == 4
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert type(again) is PretrainedTokenizer
+    assert (again.roles, again.fingerprint) == (tokenizer.roles, tokenizer.fingerprint)
+    assert len(tokenize(again, "").ids) == 0
+
+
+def test_special_tokens_that_the_vocabulary_lacks_are_refused() -> None:
+    with pytest.raises(UserError, match="the special token '<sep>' has no id"):
+        PretrainedTokenizer(published.pipeline("roberta"), {"sep": "<sep>"})
+    silent = Pipeline(models.WordPiece({"[UNK]x": 0}, unk_token="[UNK]x"))
+    silent.normalizer = normalizers.Replace(Regex("."), "")
+    with pytest.raises(UserError, match="represents no letter"):
+        PretrainedTokenizer(silent, {})
 
 
 def test_unusual_names_of_special_tokens_are_kept(tmp_path: Path) -> None:

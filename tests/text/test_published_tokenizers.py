@@ -14,7 +14,8 @@ from textgraft.data.windows import tokenize
 from textgraft.generation.generation import special_tokens
 from textgraft.text.byte_level import BytePairTokenizer, read_llama
 from textgraft.text.incremental_decoding import IncrementalText
-from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, read_modernbert
+from textgraft.text.pretrained import PretrainedTokenizer
+from textgraft.text.pretrained_folder import read_modernbert
 from textgraft.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -26,7 +27,7 @@ TEXTS = ["A film for the whole family.", " two  spaces", "été 🙂 ไทย\n
 def test_ids_are_the_librarys_and_survive_saving(name: str, tmp_path: Path) -> None:
     PIPELINES[name]().save(str(tmp_path / "tokenizer.json"))
     tokenizer = (read_modernbert if name == "modernbert" else read_llama)(tmp_path)
-    assert type(tokenizer) is (MaskedBytePairTokenizer if name == "modernbert" else BytePairTokenizer)
+    assert type(tokenizer) is (PretrainedTokenizer if name == "modernbert" else BytePairTokenizer)
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
     expected = [theirs(text)["input_ids"] or [tokenizer.bos_id] for text in TEXTS]
     assert [tokenizer.encode(text).ids for text in TEXTS] == expected

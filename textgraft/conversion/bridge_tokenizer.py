@@ -13,7 +13,7 @@ from tokenizers import models
 
 from textgraft.core.errors import UserError
 from textgraft.encoders.transformers_bridge import INSTALL, library
-from textgraft.text.shipped import ROLES, ShippedTokenizer
+from textgraft.text.pretrained import ROLES, PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
 
@@ -64,7 +64,7 @@ def from_folder(folder: Path) -> tuple[Tokenizer, TokenizerFacts]:
     limit = int(min(getattr(loaded, "model_max_length", UNLIMITED), UNLIMITED))
     max_length = limit if 0 < limit < UNLIMITED else None
     takes_segments = "token_type_ids" in loaded.model_input_names
-    if isinstance(tokenizer, ShippedTokenizer):
+    if isinstance(tokenizer, PretrainedTokenizer):
         template = tokenizer.template
         own = [[token_id, segment] for token_id, segment in sorted(template.segments.items())]
         segments = takes_segments and bool(template.second or own)
@@ -88,21 +88,21 @@ def _loaded(folder: Path) -> Any:
 
 def _tokenizer(pipeline: Pipeline, special: dict[str, str], where: str) -> Tokenizer:
     """Our WordPiece for BERT's, which is faster; else the pipeline as it is."""
-    shipped = ShippedTokenizer(pipeline, special, where=where)
-    return WordPieceTokenizer(pipeline, where=where) if _is_berts(pipeline, special, shipped) else shipped
+    published = PretrainedTokenizer(pipeline, special, where=where)
+    return WordPieceTokenizer(pipeline, where=where) if _is_berts(pipeline, special, published) else published
 
 
-def _is_berts(pipeline: Pipeline, special: dict[str, str], shipped: ShippedTokenizer) -> bool:
+def _is_berts(pipeline: Pipeline, special: dict[str, str], published: PretrainedTokenizer) -> bool:
     """True for BERT's own normaliser, pretokenizer, special tokens and template."""
     content = json.loads(pipeline.to_str())
     kinds = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer")]
     names = tuple(special.get(role) for role in ("pad", "unk", "cls", "sep", "mask"))
     if not isinstance(pipeline.model, models.WordPiece) or kinds != ["BertNormalizer", "BertPreTokenizer"]:
         return False
-    if names != SPECIAL or "" in shipped.tokens:
+    if names != SPECIAL or "" in published.tokens:
         return False
     cls_id, sep_id = (pipeline.token_to_id(token) for token in (special["cls"], special["sep"]))
-    marks, template = shipped.pair_marks, shipped.template
+    marks, template = published.pair_marks, published.template
     expected = ((cls_id,), (sep_id,), (sep_id,))
     is_template = (marks.before, marks.between, marks.after) == expected
     return is_template and template.second == 1 and not template.segments

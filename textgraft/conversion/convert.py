@@ -17,9 +17,7 @@ from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.card import model_card
 from textgraft.models.model import graft
-from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
-from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 Format = Literal["textgraft", "huggingface", "sentence-transformers", "elmo", "flair"]
@@ -113,8 +111,9 @@ def _settings(source: Artifact) -> dict[str, Any]:
     settings: dict[str, Any] = {"pad_token_id": tokenizer.pad_id}
     if not isinstance(tokenizer, WordPieceTokenizer):  # which the library's BERT has no such settings for
         settings |= {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
-    if isinstance(tokenizer, MaskedBytePairTokenizer):
-        settings |= {"cls_token_id": tokenizer.cls_id, "sep_token_id": tokenizer.sep_id}
+    roles = tokenizer.roles if isinstance(tokenizer, PretrainedTokenizer) else {}
+    if {"cls", "sep"} <= roles.keys() and "bos" not in roles:
+        settings |= {"cls_token_id": tokenizer.bos_id, "sep_token_id": tokenizer.eos_id}
     labels = source.labels
     if labels is not None and labels.names and labels.target.shares_classes:  # options are not the model's
         settings |= named_labels(labels.names)
@@ -132,12 +131,9 @@ def _validate_padding(source: Artifact) -> None:
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer, and a classifier's labels by number."""
     tokenizer = source.tokenizer
-    if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer | ShippedTokenizer):
+    if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}
-    if isinstance(tokenizer, MaskedBytePairTokenizer):
-        roles |= {"cls": tokenizer.cls_id, "sep": tokenizer.sep_id, "mask": tokenizer.mask_id}
-        del roles["bos"], roles["eos"]
     settings |= {f"{role}_token": tokenizer.tokens[i] for role, i in roles.items()}
     return {"tokenizer.json": tokenizer.to_json().encode(), "tokenizer_config.json": model_folder.to_json(settings)}

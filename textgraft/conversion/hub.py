@@ -25,8 +25,7 @@ from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
 from textgraft.tasks.registry import task_of
 from textgraft.text.byte_level import read_gpt, read_gpt2, read_llama
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
-from textgraft.text.masked_byte_level import read_modernbert
-from textgraft.text.pretrained_folder import read_pretrained
+from textgraft.text.pretrained_folder import read_modernbert, read_pretrained
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 

@@ -86,7 +86,7 @@ def list_models(name: str = "", *, language: str = "", task: str = "") -> list[L
     if language and not any(language in model.languages for model in models):
         known = sorted({code for model in models for code in model.languages})
         remedy = f"Give an ISO 639 code, such as en or th; known are {' '.join(known)}."
-        raise UserError(f"no model here knows the language '{language}'.", where="--language", remedy=remedy)
+        raise UserError(f"no model here knows the language '{language}'.", where="language", remedy=remedy)
     return [
         model for model in models if (not language or language in model.languages) and (not task or task in model.tasks)
     ]

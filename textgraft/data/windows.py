@@ -18,9 +18,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.squad import Question
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
-from textgraft.text.masked_byte_level import MaskedBytePairTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
-from textgraft.text.shipped import ShippedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -104,14 +102,13 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
     """Tokens of a text without special tokens."""
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
-    marked = WordPieceTokenizer | CharacterEncodingTokenizer | MaskedBytePairTokenizer | PretrainedTokenizer
-    if isinstance(tokenizer, marked):
+    if isinstance(tokenizer, WordPieceTokenizer | CharacterEncodingTokenizer):
         ids, spans = ids[1:-1], spans[1:-1]
     elif isinstance(tokenizer, BytePairTokenizer):
         # Without a start token, an empty text is encoded as the token that separates texts.
         begins = len(tokenizer.starts) if tokenizer.starts else int(not text)
         ids, spans = ids[begins:], spans[begins:]
-    elif isinstance(tokenizer, ShippedTokenizer):
+    elif isinstance(tokenizer, PretrainedTokenizer):
         first, last = len(tokenizer.template.before), len(ids) - len(tokenizer.template.after)
         ids, spans = (ids[first:last], spans[first:last]) if text else ([], [])
     else:

@@ -12,14 +12,13 @@ from tokenizers import Tokenizer as Pipeline
 
 from textgraft.core.errors import UserError
 from textgraft.text.byte_level import read_vocabulary
-from textgraft.text.pretrained import NAMES, WORD_MARK, PretrainedTokenizer, usual_names
+from textgraft.text.pretrained import ROLES, WORD_MARK, PretrainedTokenizer, implied_roles
 from textgraft.text.sentencepiece import read_sentencepiece
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import CONTINUES
 
 SENTENCEPIECE = ("sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 """Names of SentencePiece models; "bpe" is in the name of unigram models too."""
-ROLES = ("bos", "eos", "cls", "sep", "unk", "pad", "mask")
 _USUAL = {"cls": "<s>", "sep": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT's code
 
@@ -50,6 +49,15 @@ def read_pretrained(folder: Path, model_type: str) -> Tokenizer:
     raise UserError("there is no tokenizer in this folder.", where=str(folder), remedy=remedy)
 
 
+def read_modernbert(folder: Path) -> Tokenizer:
+    """The tokenizer in a folder of ModernBERT. Raises UserError where it is missing, damaged or of another kind."""
+    tokenizer = read_pretrained(folder, "modernbert")
+    if tokenizer.mask_id is None:
+        remedy = "Use the tokenizer.json that came with the model."
+        raise UserError("this is not the tokenizer of a ModernBERT.", where=str(folder), remedy=remedy)
+    return tokenizer
+
+
 def _settings(folder: Path) -> dict[str, Any]:
     """Entries of special_tokens_map.json and, over them, of tokenizer_config.json; empty where there are none."""
     settings: dict[str, Any] = {}
@@ -77,11 +85,8 @@ def _named(tokenizer: Tokenizer, settings: Mapping[str, Any], path: Path) -> Tok
     """The tokenizer with the folder's special tokens where its file implies others."""
     if not isinstance(tokenizer, PretrainedTokenizer):
         return tokenizer
-    pipeline = Pipeline.from_str(tokenizer.to_json())
-    usual = usual_names(pipeline)
-    named = {role: name for role in NAMES if (name := _content(settings.get(f"{role}_token")))}
-    unusual = {role: name for role, name in named.items() if usual.get(role) != name}
-    return PretrainedTokenizer(pipeline, unusual, where=str(path)) if unusual else tokenizer
+    named = {role: _content(settings.get(f"{role}_token")) for role in ROLES}
+    return tokenizer.with_roles({r: name for r, name in named.items() if name in tokenizer.tokens}, where=str(path))
 
 
 def _tokenizer(pipeline: Pipeline, special: Mapping[str, str], path: Path) -> Tokenizer:
@@ -100,8 +105,8 @@ def _tokenizer(pipeline: Pipeline, special: Mapping[str, str], path: Path) -> To
         pair=f"{first} $A {last} {last} $B {last}",
         special_tokens=[(first, ids[first]), (last, ids[last])],
     )
-    roles = {role: special[role] for role in NAMES if usual_names(pipeline).get(role) != special[role]}
-    return PretrainedTokenizer(pipeline, roles, where=str(path))
+    known = {role: name for role, name in special.items() if name in ids}
+    return PretrainedTokenizer(pipeline, implied_roles(pipeline) | known, where=str(path))
 
 
 def _of_bytes(folder: Path, settings: Mapping[str, Any]) -> Pipeline:

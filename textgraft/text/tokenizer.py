@@ -36,7 +36,7 @@ Side = Literal["before", "after", "none"]
 _SEGMENTER = "textgraft_segmenter"
 _SPELLING = "textgraft_spelling"
 SPECIAL_TOKENS = "textgraft_special_tokens"
-"""Key of tokenizer.json with the special tokens of a published tokenizer by role (text.pretrained, text.shipped)."""
+"""Key of tokenizer.json with the special tokens of a published tokenizer by role (text.pretrained)."""
 _RESTORE = "Use a tokenizer.json written by textgraft, or train one."
 
 DEFAULT_VOCAB_SIZES: dict[str, int] = {"word": 60_000, "subword": 10_000, "character": 1_000}
@@ -345,7 +345,7 @@ def _prepare(text: str, kind: Kind, segmenter: Segmenter | None) -> str:
     return segmenter.spaced(text) if segmenter else text
 
 
-def ids_of(pipeline: Pipeline, texts: Iterable[str]) -> Iterator[np.ndarray]:
+def ids_of(pipeline: Pipeline, texts: Iterable[str], *, special_tokens: bool = True) -> Iterator[np.ndarray]:
     """Ids of each text by a pipeline, int32, in memory for MAX_CHARACTERS_PER_CALL."""
     part: list[str] = []
     characters = 0
@@ -353,13 +353,14 @@ def ids_of(pipeline: Pipeline, texts: Iterable[str]) -> Iterator[np.ndarray]:
         part.append(text)
         characters += len(text)
         if characters >= MAX_CHARACTERS_PER_CALL:
-            yield from _ids(pipeline, part)
+            yield from _ids(pipeline, part, special_tokens)
             part, characters = [], 0
-    yield from _ids(pipeline, part)
+    yield from _ids(pipeline, part, special_tokens)
 
 
-def _ids(pipeline: Pipeline, texts: list[str]) -> list[np.ndarray]:
-    return [np.array(encoding.ids, dtype=np.int32) for encoding in pipeline.encode_batch_fast(texts)]
+def _ids(pipeline: Pipeline, texts: list[str], special_tokens: bool) -> list[np.ndarray]:
+    encodings = pipeline.encode_batch_fast(texts, add_special_tokens=special_tokens)
+    return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
 
 def _pieces(text: str) -> Iterator[str]:

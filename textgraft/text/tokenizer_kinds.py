@@ -16,10 +16,8 @@ from textgraft.text import character_encoding, characters, wordpiece
 from textgraft.text.byte_level import BytePairTokenizer, is_byte_pair, train_byte_level
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
 from textgraft.text.characters import CharacterTokenizer, is_characters
-from textgraft.text.masked_byte_level import MaskedBytePairTokenizer, is_masked_byte_pair
 from textgraft.text.normalize import Kind
-from textgraft.text.pretrained import NAMES, PretrainedTokenizer, is_pretrained
-from textgraft.text.shipped import ShippedTokenizer
+from textgraft.text.pretrained import PretrainedTokenizer, is_pretrained
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
@@ -55,19 +53,15 @@ def from_pipeline(
     Args:
         pipeline: The library's tokenizer.
         spelled: The file has settings of character encodings.
-        special: Special tokens by role, of a published tokenizer.
+        special: Special tokens by role, where the file of a published tokenizer names them.
         where: Name of the file.
 
     Raises:
         UserError: It is damaged.
     """
-    if special is not None and set(special) - set(NAMES):
-        return ShippedTokenizer(pipeline, special, where=where)
     if spelled:
         return CharacterEncodingTokenizer(pipeline, where=where)
-    if is_byte_pair(pipeline) and is_masked_byte_pair(pipeline):
-        return MaskedBytePairTokenizer(pipeline)
-    if special or is_pretrained(pipeline):
+    if special is not None or is_pretrained(pipeline):
         return PretrainedTokenizer(pipeline, special, where=where)
     if is_byte_pair(pipeline):
         return BytePairTokenizer(pipeline)
