@@ -54,6 +54,10 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
         {"dim": WIDTH, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": POSITIONS},
     ),
     "gpt2": ("gpt2", {"n_embd": WIDTH, "n_layer": 2, "n_head": 2, "n_positions": POSITIONS}),
+    "llama": ("gpt2", {**USUAL, "num_key_value_heads": 1}),
+    "modernbert": ("roberta", USUAL),
+    "mpnet": ("roberta", USUAL),
+    "roberta": ("roberta", {**USUAL, "type_vocab_size": 1}),
 }
 """The same of architectures that textgraft has itself."""
 BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -161,6 +165,8 @@ def save_checkpoint(model_type: str, folder: Path, *, auto: str = "AutoModel", s
     config = transformers.AutoConfig.for_model(model_type, **{"vocab_size": tokens, **settings, **ids, **more})
     if model_type == "t5" and auto == "AutoModel":
         model = transformers.T5ForConditionalGeneration(config)
+    elif model_type == "llama" and auto == "AutoModel":
+        model = transformers.LlamaForCausalLM(config)  # as published
     else:
         model = getattr(transformers, auto).from_config(config)
     for parameter in model.parameters():  # wider than published starts, so that mistakes show

@@ -27,7 +27,10 @@ def convert(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Convert a Hugging Face BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT, MPNet, GPT or GPT-2 to textgraft, or back.
+    """Convert a model of the Hugging Face transformers library to textgraft, or back.
+
+    These are BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT, MPNet, ModernBERT, GPT, GPT-2, Llama, Mistral, Qwen, SmolLM,
+    and with the extra "transformers" any other encoder of that library.
 
     --to huggingface writes a classifier for AutoModelForSequenceClassification where the library has such a head: one
     layer on BERT's pooler, for example. Its logits are divided by the classifier's temperature.

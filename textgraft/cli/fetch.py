@@ -27,7 +27,10 @@ def fetch(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Download a model from a Hugging Face hub and verify each file (extra [hub]); hf:NAME opens it afterwards.
+    """Download a model from a Hugging Face hub and verify each file (extra "hub"); hf:NAME opens it afterwards.
+
+    BERT, DistilBERT, RoBERTa, XLM-R, CamemBERT, MPNet, ModernBERT, GPT, GPT-2, Llama, Mistral, Qwen and SmolLM open;
+    with the extra "transformers" any other encoder of that library does.
 
     After an interruption, the same command resumes the download. Set HF_TOKEN for models that need permission.
     """
