@@ -31,12 +31,13 @@ from textgraft.data.labels import Labels
 from textgraft.data.splits import nested_order
 from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
-from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.ensemble_weights import MIN_GAIN, STEPS, mean_loss
-from textgraft.tasks.classification.fine_tuned import encode_parts
-from textgraft.tasks.classification.linear_candidates import Candidate, SelectionContext, linear_candidates
-from textgraft.tasks.classification.linear_probe import linear_probe_candidate
+from textgraft.tasks.classification.fine_tuned import EncodedData
+from textgraft.tasks.classification.ladder import Ladder
+from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.model_selection import selection_splits
+from textgraft.tasks.classification.selection_context import SelectionContext
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from record import Record
@@ -186,9 +187,12 @@ class Draws:
             unseen = Examples(list(self.test.texts))
             context = RunContext(folder, seed, precision="fp32", show=False)
             selection = SelectionContext(train, unseen, "test", self.labels, self.pool, splits, context)
-            candidates: list[Candidate] = linear_candidates(selection, self.feature_maps).candidates
+            ladder = Ladder(selection, Budget(), self.feature_maps, self.max_tokens)
+            for name in CANDIDATE_METHODS:
+                ladder.linear(name)
             if self.probed is not None:
-                candidates.append(self.probe(self.probed, selection))
+                ladder.linear_probe("language-model", EncodedData(self.probed, {}))
+            candidates = list(ladder.candidates.values())
         else:
             about = (train, self.test.texts, self.labels, splits, RunContext(folder, seed, show=False))
             candidates = list(self.method.weighted_ensemble(*about)[0].candidates)
@@ -197,10 +201,6 @@ class Draws:
         asked = np.stack([candidate.outcome.outputs[0] for candidate in candidates]).astype(float)
         names = [candidate.name for candidate in candidates]
         return measured(held, self.labels.encode(train)[known], asked, self.labels.encode(self.test), names)
-
-    def probe(self, model: Artifact, selection: SelectionContext) -> Candidate:
-        encoded = encode_parts(model, {"train": selection.train, "test": self.test}, self.labels, self.max_tokens)
-        return linear_probe_candidate("probe", encoded, selection)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,16 @@ def on_the_processor() -> Iterator[None]:
     """What tests promise to the bit only a processor keeps: `auto` sees no GPU here; the tests of GPUs name theirs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textgraft.core.device.has_cuda", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_clock_and_no_downloads() -> Iterator[None]:
+    """What `finetune` does by default must not depend on the machine: how fast it is, and which models are on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textgraft.tasks.classification.finetune_options.DEFAULT_MINUTES", math.inf)
+        for place in ("in_package", "in_cache"):
+            patch.setattr(f"textgraft.models.default_encoders.{place}", lambda entry: None)
         yield
 
 

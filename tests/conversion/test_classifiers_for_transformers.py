@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,12 +54,12 @@ def classifier(kind: str, labels: Labels, embedding: SentenceEmbedding | None = 
     return Artifact(model, made.tokenizer, labels, run, embedding=embedding)
 
 
-def logits_of(folder: Path) -> tuple[Any, np.ndarray]:
+def logits_of(folder: Path, texts: Sequence[str] = TEXTS) -> tuple[Any, np.ndarray]:
     """The library's model, and its logits of single texts by the folder's own tokenizer."""
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
-        rows = [model(**tokenizer(text, return_tensors="pt")).logits[0].double().numpy() for text in TEXTS]
+        rows = [model(**tokenizer(text, return_tensors="pt")).logits[0].double().numpy() for text in texts]
     return model, np.stack(rows)
 
 
@@ -97,9 +98,10 @@ def test_every_family_with_such_a_class_has_it(kind: str, tmp_path: Path) -> Non
     source = loading.load_network(f"hf:{folder}")
     source = replace(source, labels=LABELS["single_label_classification"], run=source.run | {"temperature": 0.6})
     artifact.save(source, tmp_path / "ours")
-    model, logits = logits_of(convert(tmp_path / "ours", tmp_path / "theirs", to="huggingface"))
+    texts = [text for text in TEXTS if text]  # the library's Llama has no first token: an empty text has none at all
+    model, logits = logits_of(convert(tmp_path / "ours", tmp_path / "theirs", to="huggingface"), texts)
     assert list(model.config.id2label.values()) == ["bad", "good", "so-so"]
-    expected = source.outputs(TEXTS, "fp32")
+    expected = source.outputs(texts, "fp32")
     assert np.ptp(expected, axis=0).max() > 0.01
     found = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -54,7 +54,7 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_without_a_gpu_cuda_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match=r"no device 'cuda'.*--device cpu"):
+    with pytest.raises(UserError, match=r"no device 'cuda'.*device=.cpu."):
         Settings(device="cuda")
 
 

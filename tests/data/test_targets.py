@@ -38,6 +38,7 @@ BY_KIND: Mapping[str, set[str]] = {
 """Dictionaries by kind of target, and the kinds that each leaves out."""
 TESTS_OF_KIND: Mapping[str, str] = {
     "conversion.hub": "the labels of a foreign checkpoint have to be made up for the kind of its head",
+    "conversion.scikit_learn": "the lines that rebuild an estimator are text, which names the method of its kind",
     "data.readers": "a question with options has other columns",
     "tasks.classification.estimator": "an estimator answers as y was given: with labels, sets, or rows of 0 and 1",
     "tasks.classification.finetune_setup": "a question with options has no linear classifiers",

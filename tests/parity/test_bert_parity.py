@@ -257,7 +257,7 @@ def saved(tmp_path: Path, name: str = "BertModel", **config: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "brt"}, r"config.json: model_type 'brt' is not known.*Did you mean 'bert'"),
+        ({"model_type": "brt"}, r"has no architecture 'brt'.*Did you mean 'bert'"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"is_decoder": True}, "is_decoder is True"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),

@@ -38,7 +38,7 @@ WRONG: list[tuple[type, str, Any]] = [
     (TextClassifier, "method", "liner"),
     (TextClassifier, "method", None),
     (TextClassifier, "recipe", 3),
-    (TextEmbedder, "pooling", None),
+    (TextEmbedder, "pooling", 3),
     (TextEmbedder, "layers", "top"),
     (SequenceTagger, "stack", "en-gpt-small"),
     (SequenceTagger, "stack", []),

@@ -28,8 +28,8 @@ def finetune(
         typer.Option(
             "--model",
             "-m",
-            help="A bundled model or a folder; several as MODEL+MODEL. Else en-gpt-small, with --recipe en-ulmfit; "
-            "for Thai texts th-ulmfit.",
+            help="A name of `textgraft models` or a folder; several as MODEL+MODEL. Else a sentence encoder that is "
+            "here and knows the language, such as minilm; else en-gpt-small, with --recipe en-ulmfit; Thai: th-ulmfit.",
         ),
     ] = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts for early stopping.")] = None,
@@ -81,8 +81,16 @@ def finetune(
         typer.Option(
             "--minutes",
             min=0.01,
-            help="A limit, not a duration: leave out the language model, and its linear probe, if all its trainings "
-            "(each fold's, and the final one) would take longer; adaptation is not counted. Not with --recipe.",
+            help="A limit, not a duration, on the clock: what would take longer than is left is not begun. 5 on a "
+            "processor, none on a GPU; inf: none. Not with --recipe.",
+        ),
+    ] = None,
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            "--rungs",
+            help="Repeat the choices of an earlier run, as its run.json has them, whatever the machine: "
+            "linear,bert-probe,bert-co-training:5000,bert:2.",
         ),
     ] = None,
     seed: o.Seed = 0,
@@ -108,6 +116,7 @@ def finetune(
     """
     from textgraft.core.context import RunContext
     from textgraft.data.checks import to_json
+    from textgraft.tasks.classification.budget import parse_rungs
     from textgraft.tasks.classification.finetune import finetune
     from textgraft.tasks.classification.finetune_options import FinetuneOptions
     from textgraft.tasks.classification.preflight import validate_finetune
@@ -128,6 +137,7 @@ def finetune(
         baselines=baselines,
         layer_aggregation=layer_aggregation,
         minutes=minutes,
+        rungs=None if rungs is None else parse_rungs(rungs),
         settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}

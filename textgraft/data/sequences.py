@@ -116,16 +116,16 @@ def prepared_texts(texts: Sequence[str], before: str, *, lowercase: bool = False
     return [text.lower() if lowercase and type(text) is str else text for text in prompted]
 
 
-def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> list[TokenIds]:
+def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int) -> tuple[list[TokenIds], Truncation]:
     """Tokenize texts and drop what comes after the limit, but not the special tokens at the end.
 
-    Sentence encoders were trained so. Pairs are truncated as `encode_texts` does.
+    Sentence encoders were trained so. Pairs are truncated as `encode_texts` does, and the second value is as there.
 
     Raises:
         UserError: `max_tokens` leaves no room for two texts.
     """
     if reads(texts) != "texts":
-        return encode_texts(tokenizer, texts, max_tokens)[0]
+        return encode_texts(tokenizer, texts, max_tokens)
     end = len(tokenizer.pair_marks.after)
 
     def beginning(ids: np.ndarray) -> np.ndarray:
@@ -133,7 +133,9 @@ def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: in
             return ids
         return np.concatenate([ids[: max(0, max_tokens - end)], ids[len(ids) - end :]])
 
-    return [beginning(ids) for ids in tokenizer.encode_batch(texts)]
+    sequences = tokenizer.encode_batch(texts)
+    truncated: list[TokenIds] = [beginning(ids) for ids in sequences]
+    return truncated, _truncation([len(s) for s in sequences], [len(s) for s in truncated])
 
 
 def _pair(text: str, index: int) -> Pair:

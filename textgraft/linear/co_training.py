@@ -5,7 +5,7 @@ another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from sklearn.preprocessing import normalize
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.data.targets import TARGETS
+from textgraft.linear.encoder_features import EncoderFeatures
 from textgraft.linear.fitted import feature_map_from_state
 from textgraft.linear.linear_layer import Linear, fit_variant
 from textgraft.linear.lsa import FeatureMap
@@ -108,6 +109,14 @@ class Views:
     spreads: NDArray[np.float64]
     width: int
     about: str
+
+    def with_embedding(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Views:
+        """The same with another function for the vectors of its encoder, such as one that remembers them."""
+        feature_maps = {
+            name: features.with_embedding(embed) if isinstance(features, EncoderFeatures) else features
+            for name, features in self.feature_maps.items()
+        }
+        return replace(self, feature_maps=feature_maps)
 
     def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Geometric mean (N, C) of the classifiers' probabilities, all rescaled to the same spread."""

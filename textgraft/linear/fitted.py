@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textgraft.linear.encoder_features import EncoderFeatures
 from textgraft.linear.linear_layer import Output
 from textgraft.linear.lsa import FeatureMap, LSAFeatures
 from textgraft.linear.ngrams import Ngrams
@@ -17,8 +18,8 @@ from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.state import State
 from textgraft.linear.word_vector_features import WordVectorFeatures
 
-FEATURE_MAPS: dict[str, type[LSAFeatures] | type[WordVectorFeatures] | type[ParagraphFeatures]] = {
-    features.form: features for features in (LSAFeatures, WordVectorFeatures, ParagraphFeatures)
+FEATURE_MAPS: dict[str, Any] = {
+    features.form: features for features in (LSAFeatures, WordVectorFeatures, ParagraphFeatures, EncoderFeatures)
 }
 """Feature maps of saved classifiers by their `form`."""
 
@@ -134,4 +135,5 @@ def feature_map_from_state(form: str, state: State) -> FeatureMap:
     """The feature map with this state. Raises ValueError for an unknown form and for an inconsistent state."""
     if form not in FEATURE_MAPS:
         raise ValueError(f"unknown feature map '{form}'")
-    return FEATURE_MAPS[form].from_state(state)
+    feature_map: FeatureMap = FEATURE_MAPS[form].from_state(state)
+    return feature_map

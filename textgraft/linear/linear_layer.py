@@ -258,7 +258,8 @@ def fit_variant(
 
 
 def _select_latent_setting(features: NDArray, targets: NDArray, kind: TargetKind, seed: int) -> _Selection:
-    dimensions = sorted({min(d, features.shape[1]) for d in DIMENSIONS})
+    width = features.shape[1]
+    dimensions = sorted({*(min(d, width) for d in DIMENSIONS), width})
     return _select_setting(
         [Setting(strength, d) for d in dimensions for strength in LATENT_STRENGTHS], features, targets, kind, seed
     )

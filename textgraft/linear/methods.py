@@ -81,9 +81,11 @@ class FeatureMaps:
         """The unlabelled texts under the views of co-training."""
         (paragraphs,) = self.of(PARAGRAPHS)
         feature_maps = {"LSA": self.of(LSA), "paragraph vectors": [paragraphs] * len(LSA.names)}
-        pool = Pool.of(self.counted, feature_maps, seed=self.seed)
-        del self.counted  # several hundred megabytes, not needed again
-        return pool
+        return Pool.of(self.counted, feature_maps, seed=self.seed)
+
+    def release(self) -> None:
+        """Free the n-gram counts, which may be several hundred megabytes; they are computed again when needed."""
+        self.__dict__.pop("counted", None)
 
 
 LSA = Family(("lsa", "lsa, residual idf"), lambda maps: plain_and_residual_idf(maps.counted, seed=maps.seed))

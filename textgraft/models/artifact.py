@@ -22,7 +22,7 @@ from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import TokenIds, Truncation, encode_texts
+from textgraft.data.sequences import TokenIds, Truncation, encode_beginnings, encode_texts
 from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models.card import model_card
 from textgraft.models.default_recipes import DEFAULT, recommended_recipe, with_bundled_recipe
@@ -156,11 +156,14 @@ class Artifact:
     ) -> tuple[list[TokenIds], Truncation]:
         """Token ids of texts, truncated to `max_tokens` and the encoder's maximum length, and its counts.
 
-        The beginning and more of the end are kept, as suits a task; `embed` of a sentence encoder keeps the beginning.
+        The beginning and more of the end are kept, as suits a task; of a sentence encoder the beginning, up to its own
+        maximum, as it was trained.
         """
         limit = self.model.encoder.max_length or max_tokens
         if self.embedding is not None or prompt is not None:
             texts = (self.embedding or SentenceEmbedding()).prepared(texts, prompt)
+        if self.embedding is not None:
+            return encode_beginnings(self.tokenizer, texts, min(max_tokens, self.embedding.limit(limit)))
         return encode_texts(self.tokenizer, texts, min(max_tokens, limit))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
@@ -275,7 +278,11 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> Artifact:
     Raises:
         UserError: A file is missing, truncated or altered, or weights do not match the config.
     """
-    files = read_files(folder, config)
+    return from_files(read_files(folder, config), config, folder)
+
+
+def from_files(files: Mapping[str, bytes], config: Mapping[str, Any], folder: Path = Path()) -> Artifact:
+    """`from_folder` of files that are in memory; `folder` is for messages."""
     model = _built(config, folder / "config.json")
     where = str(folder / "model.safetensors")
     try:

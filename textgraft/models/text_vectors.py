@@ -75,7 +75,7 @@ def embed_texts(
     texts = embedding.prepared(texts, prompt)
     if not texts:
         return np.zeros((0, embedding.output_dim(width)), dtype=np.float32)
-    sequences = encode_beginnings(artifact.tokenizer, texts, min(max_tokens or limit, limit))
+    sequences, _ = encode_beginnings(artifact.tokenizer, texts, min(max_tokens or limit, limit))
     return embed(artifact, sequences, precision, skipped=_skipped(artifact, embedding.prompt(prompt)))
 
 

@@ -141,7 +141,7 @@ def test_answers_that_stray_are_refused() -> None:
     agreement.compare(["a"] * 10, ["a"] * 9 + ["b"])  # of 150 one may
     with pytest.raises(UserError, match=r"80\.0% of 10 texts") as refused:
         Agreement("texts", 150).compare(["a"] * 10, ["a"] * 8 + ["b"] * 2)
-    assert "--precision int8" in str(refused.value.remedy)
+    assert 'precision="int8"' in str(refused.value.remedy)
 
 
 def test_answers_are_believed_once_enough_of_them_are_the_same() -> None:

@@ -156,7 +156,7 @@ def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) 
     assert "NaN" not in text
     bounded = TextClassifier(**quick_default, minutes=1e-6).fit(texts, labels)
     assert bounded.candidates_["ulmfit"].weight == 0
-    assert "min, of" in bounded.candidates_["ulmfit"].reason
+    assert "min are left" in bounded.candidates_["ulmfit"].reason
 
 
 @pytest.mark.parametrize("method", ["linear", "lsa", "vectors", "co-training", "linear-probe", "fine-tuned"])

@@ -23,13 +23,10 @@ from textgraft.models.inference import embed_sequences, predict_logits
 from textgraft.models.loading import load_network
 from textgraft.models.sentence_embedding import KEY, sentence_embedding
 from textgraft.models.text_vectors import embed
-from textgraft.tasks.classification import linear_probe
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.linear_probe import answers, as_layer, fit_probe, linear_probe_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import EncodedTexts
-from textgraft.training.driver import TooSlow
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
@@ -84,7 +81,7 @@ def test_scales_are_folded_into_the_layer(kind: TargetKind) -> None:
 
 
 def candidate(
-    source: Artifact, kind: str, folder: Path, *, tested: bool, max_seconds: float | None = None
+    source: Artifact, kind: str, folder: Path, *, tested: bool
 ) -> tuple[Candidate, SelectionContext, dict[str, EncodedTexts]]:
     train, test = examples(kind, 40, 1), examples(kind, 30, 2)
     labels = Labels.fit(train)
@@ -95,7 +92,7 @@ def candidate(
     evaluation, split = (test, "test") if tested else (None, "folds")
     folds, context = stratified_folds(train, 4, 0), RunContext(folder, 0, precision="fp32")
     selection = SelectionContext(train, evaluation, split, labels, (), folds, context)
-    found = linear_probe_candidate("p", EncodedData(source, encoded), selection, max_seconds=max_seconds)
+    found = linear_probe_candidate("p", source, selection, lambda part: embed(source, encoded[part].sequences, "fp32"))
     return found, selection, encoded
 
 
@@ -170,28 +167,6 @@ def test_no_fold_has_seen_what_it_answers(tiny_lm: Path, tmp_path: Path) -> None
 def test_it_is_fitted_and_asked_once(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = load_network(tiny_lm)
     first = candidate(source, "single", tmp_path, tested=True)[0].outcome
-    monkeypatch.setattr("textgraft.tasks.classification.linear_probe.embed", lambda *a, **k: pytest.fail("read again"))
+    monkeypatch.setattr("test_linear_probe.embed", lambda *a, **k: pytest.fail("encoded again"))
     again = candidate(source, "single", tmp_path, tested=True)[0].outcome
     assert np.array_equal(first.outputs, again.outputs)
-
-
-def test_a_reading_that_takes_too_long_is_given_up(tiny_lm: Path, tmp_path: Path) -> None:
-    """Nothing is kept of it, so that the same reading with the time that it wants begins and ends as ever."""
-    source = load_network(tiny_lm)
-    with pytest.raises(EarlyRejected, match="its encoding would take"):
-        candidate(source, "single", tmp_path, tested=True, max_seconds=1e-6)
-    assert not (tmp_path / "candidates" / "p.safetensors").exists()
-    hurried = candidate(source, "single", tmp_path, tested=True, max_seconds=3600.0)[0]
-    patient = candidate(source, "single", tmp_path / "patient", tested=True)[0]
-    assert np.array_equal(hurried.held_out, patient.held_out)
-
-
-def test_how_long_a_reading_takes_is_told_by_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 of 40 tokens lie in the first, longest, text: after 30 seconds of it the whole is 40 seconds, not 60."""
-    clock = iter([0.0, 30.0, 0.0, 30.0, 0.0, 5.0])
-    monkeypatch.setattr("textgraft.tasks.classification.linear_probe.time.monotonic", lambda: next(clock))
-    texts = [np.arange(10), np.arange(30)]
-    linear_probe._time_limit(texts, 41.0)(1)
-    with pytest.raises(TooSlow, match="40 s"):
-        linear_probe._time_limit(texts, 39.0)(1)
-    linear_probe._time_limit(texts, 6.0)(1)  # the first seconds say nothing of the pace yet

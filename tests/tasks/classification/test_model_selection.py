@@ -20,10 +20,10 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import artifact, loading
-from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification import early_rejection, fine_tuned, linear_probe
+from textgraft.tasks.classification import early_rejection, fine_tuned
 from textgraft.tasks.classification import finetune as stage
 from textgraft.tasks.classification import model_selection as blends
+from textgraft.tasks.classification.costs import Costs
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import mean_loss
 from textgraft.tasks.classification.evaluation import Outcome
@@ -33,6 +33,7 @@ from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.model_selection import selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.vector_cache import VectorCache
 from textgraft.training.driver import Stopped
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
@@ -113,7 +114,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) 
     done = blended
     comparison, choice = done.comparison, done.record["ensemble"]
     assert comparison.outcomes[0].name == "ensemble"
-    assert list(choice["candidates"]) == ["linear", "lsa", "co-training", "ulmfit-probe", "ulmfit"]
+    assert list(choice["candidates"]) == ["linear", "ulmfit-probe", "lsa", "co-training", "ulmfit"]
     weights = {name: one["weight"] for name, one in choice["candidates"].items()}
     assert sum(weights.values()) == pytest.approx(1)
     mean = sum(weight * answers(done, name) for name, weight in weights.items() if weight)
@@ -163,13 +164,13 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
 def test_a_probe_reads_the_test_texts_only_where_it_counts(
     counts: bool, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, read = linear_probe.embed, []
+    real, read = VectorCache._embed, []
 
-    def embed(source: Artifact, sequences: Sequence[Any], *args: Any, **named: Any) -> np.ndarray:
-        read.append(len(sequences))
-        return real(source, sequences, *args, **named)
+    def embed(self: VectorCache, texts: Sequence[str]) -> np.ndarray:
+        read.append(len(texts))
+        return real(self, texts)
 
-    monkeypatch.setattr(linear_probe, "embed", embed)
+    monkeypatch.setattr(VectorCache, "_embed", embed)
     monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
     done = quick(test=TEST)
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
@@ -210,7 +211,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
         values = [float(name == "pos") + i % 5 / 10 for i, name in enumerate(names)]
     train = Examples(texts, values, kind)  # type: ignore[arg-type]
     done = quick(train, test=train.take(range(10)), unlabelled=POOL)
-    assert list(done.record["ensemble"]["candidates"]) == ["linear", "lsa", "ulmfit-probe", "ulmfit"]
+    assert list(done.record["ensemble"]["candidates"]) == ["linear", "ulmfit-probe", "lsa", "ulmfit"]
     assert "one label" in done.record["ensemble"]["left_out"]["co-training"]
     saved = textgraft.load(done.folder, precision="fp32").outputs(texts[:10])
     assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
@@ -288,7 +289,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = artifact.save(backwards(tiny_lm), tmp_path / "other")
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.25, 0.0, 0.25]))
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.0, 0.25, 0.25]))
     done = quick(test=TEST, model=f"{tiny_lm}+{other}", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
     assert seeds == {"ensemble": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
@@ -489,16 +490,37 @@ def test_another_question_is_not_mixed_in(
         quick(test=TEST, options=FinetuneOptions(folds=2, settings=replace(SETTINGS, seed=1)))
 
 
-def test_who_would_take_longer_than_the_minutes_is_given_up(quick: Callable[..., FinetuneResult]) -> None:
-    done = quick(test=TEST, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
+def test_what_would_take_longer_than_the_minutes_is_not_begun(quick: Callable[..., FinetuneResult]) -> None:
+    done = quick(test=TEST, unlabelled=POOL, options=FinetuneOptions(folds=2, minutes=1e-6, settings=SETTINGS))
     choice = done.record["ensemble"]
     assert set(choice["candidates"]) == {"linear"}
-    assert "its trainings would take" in choice["left_out"]["ulmfit"]
-    assert "its encoding would take" in choice["left_out"]["ulmfit-probe"]
-    assert "the language model was rejected: its trainings would take" in choice["chosen"]
-    assert "a linear probe of the language model was rejected: its encoding would take" in choice["chosen"]
+    assert set(choice["left_out"]) == {"lsa", "co-training", "ulmfit", "ulmfit-probe"}
+    assert all("not begun: it would take about" in why for why in choice["left_out"].values())
+    assert "the language model was not begun: it would take about" in choice["chosen"]
     assert "linear alone; no other method was trained" in done.record["results"]["verdict"]
     assert not done.members
+    assert (done.record["rungs"], done.record["minutes"]) == ({}, 1e-6)
+
+
+def test_the_rungs_of_a_run_repeat_it_without_a_clock(
+    quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"folds": 2, "settings": SETTINGS}
+    some = {"lsa": 1, "ulmfit-probe": 1, "ulmfit": 1}
+    first = quick(test=TEST, unlabelled=POOL, options=FinetuneOptions(rungs=some, **asked))
+    assert set(first.record["ensemble"]["candidates"]) == {"linear", "lsa", "ulmfit-probe", "ulmfit"}
+    assert first.record["rungs"] == some
+    assert first.record["ensemble"]["left_out"]["co-training"] == "not among the rungs to repeat"
+    for measured in ("encoding", "linear", "training"):
+        monkeypatch.setattr(Costs, measured, lambda *_: pytest.fail("measured"))
+    again = quick(
+        test=TEST,
+        unlabelled=POOL,
+        out="again",
+        options=FinetuneOptions(rungs=first.record["rungs"], minutes=1, **asked),
+    )
+    assert lasting(again.folder) == lasting(first.folder)
+    assert np.array_equal(answers(again, "ensemble"), answers(first, "ensemble"))
 
 
 @pytest.mark.parametrize(
@@ -524,7 +546,8 @@ def test_minutes_are_for_a_choice() -> None:
     for asking in ({"recipe": "full"}, {"class_weights": "balanced"}, {"from_scratch": True}, {"baselines": False}):
         with pytest.raises(UserError, match="it is the only candidate"):
             FinetuneOptions(minutes=1, **asking)  # type: ignore[arg-type]
-    for minutes in (0.0, -1.0, float("nan"), float("inf")):
+    assert FinetuneOptions(minutes=float("inf")).budget_seconds is None
+    for minutes in (0.0, -1.0, float("nan")):
         with pytest.raises(UserError, match="above 0"):
             FinetuneOptions(minutes=minutes)
 

@@ -17,18 +17,16 @@ from textgraft.linear.methods import FeatureMaps
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model_folder import models_of
+from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.fine_tuned import EncodedData, Member, TrainingConfig, adapt_seconds, train_member
 from textgraft.tasks.classification.first_fold import count_adaptation_tokens, trial
-from textgraft.tasks.classification.linear_candidates import linear_candidates
-from textgraft.tasks.classification.model_selection import (
-    FineTuningCandidate,
-    WeightedEnsemble,
-    select_models,
-    selection_splits,
-)
+from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder
+from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
+from textgraft.tasks.classification.model_selection import WeightedEnsemble, selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import outcome_names
+from textgraft.tasks.classification.vector_cache import VectorCache
 from textgraft.training.driver import allowed_seconds, content_hash
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
@@ -89,18 +87,26 @@ class EnsembleModel(Ulmfit):
         def encoded(source: Artifact) -> EncodedData:
             return EncodedData(source, self._encoded(source, train, texts, labels))
 
-        def train_candidate(read: EncodedData, early_rejection: EarlyRejection) -> Member:
-            return train_member(title, self._plan(read.source, labels), read, training_config, early_rejection)
+        def train_candidate(
+            read: EncodedData, early_rejection: EarlyRejection, folds: int, seconds: float | None
+        ) -> Member:
+            config = replace(training_config, folds=folds, seconds=seconds)
+            return train_member(title, self._plan(read.source, labels), read, config, early_rejection)
 
-        pretrained = encoded(self.pretrained)
-        if not self._adapts:
-            return FineTuningCandidate(name, pretrained, train_candidate)
-        adaptation_tokens = count_adaptation_tokens(
-            self._pool, self.pretrained, self._adapt_stage(), self.options.adapt_minutes
-        )
-        trial_run = trial(title, self._plan(self.pretrained, labels), pretrained, training_config, adaptation_tokens)
+        pretrained, plan = encoded(self.pretrained), self._plan(self.pretrained, labels)
+        adaptation = None
+        if self._adapts and not self.pretrained.compares:
+            tokens = count_adaptation_tokens(
+                self._pool, self.pretrained, self._adapt_stage(), self.options.adapt_minutes
+            )
+            trial_run = trial(title, plan, pretrained, training_config, tokens)
+            adaptation = Adaptation(tokens, lambda: encoded(self._adapted()), trial_run)
         return FineTuningCandidate(
-            name, pretrained, train_candidate, try_out=trial_run, adapted=lambda: encoded(self._adapted())
+            name,
+            pretrained,
+            train_candidate,
+            lambda costs, folds: costs.training(plan, pretrained, training_config, folds),
+            adaptation=adaptation,
         )
 
 
@@ -123,6 +129,7 @@ class Default:
         self.options = options
         self._models = [EnsembleModel(replace(options, model=model)) for model in models_of(options.named_model)]
         self._feature_maps: FeatureMaps | None = None
+        self._evaluated: dict[str, VectorCache] = {}
         fingerprints = [member.fingerprint for member in self._models]
         self.fingerprint = fingerprints[0] if len(fingerprints) == 1 else content_hash(fingerprints)
 
@@ -149,10 +156,11 @@ class Default:
         assert self._feature_maps is not None, "prepare comes first"
         test, quiet = Examples(list(texts)), replace(context, show=False)
         selection = SelectionContext(train, test, "test", labels, self._feature_maps.texts, splits, quiet)
-        linear = linear_candidates(selection, self._feature_maps)
-        time_limit = allowed_seconds(self.options.minutes)
-        config = TrainingConfig("test", 1, splits, context, time_limit)
+        config = TrainingConfig("test", 1, splits, context)
         names = outcome_names([member.pretrained for member in self._models])
         models = [member.candidate(name, train, texts, labels, config) for member, name in zip(self._models, names)]
-        chosen, _ = select_models(linear, models, selection, max_seconds=time_limit)
-        return chosen, linear.shared_seconds
+        budget = Budget(allowed_seconds(self.options.minutes))
+        maps, max_tokens = self._feature_maps, self.options.max_tokens
+        ladder = Ladder(selection, budget, maps, max_tokens, self._evaluated)
+        ladder.climb(CANDIDATE_METHODS, models)
+        return ladder.ensemble(names), ladder.shared_seconds

@@ -300,3 +300,18 @@ class ExampleStream:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         return iterate(self.sequences, self._plan(epoch)[start:], self.pad_id, self.targets)
+
+
+class MixedStream(ExampleStream):
+    """Labelled texts in random batches of even size, whatever their lengths.
+
+    A contrastive loss compares the texts of a batch: among texts of one length it would learn what tells these apart,
+    and a small last batch would have little to compare.
+    """
+
+    def _draw_plan(self, epoch: int) -> list[list[int]]:
+        count = len(self.sequences)
+        order = np.random.default_rng([self.seed, epoch, 3]).permutation(count)
+        longest = max(1, max((len(s) for s in self.sequences), default=1))
+        rows = max(1, min(self.rows, self.tokens // longest))
+        return [part.tolist() for part in np.array_split(order, max(1, round(count / rows))) if len(part)]

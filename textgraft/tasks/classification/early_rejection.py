@@ -8,12 +8,13 @@ must also give the candidate no weight.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from textgraft.core import formatting
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
-from textgraft.metrics.classification import HEADLINE, document_scores, paired_test
+from textgraft.metrics.classification import HEADLINE, PairedTest, document_scores, paired_test
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, losses, mean_loss
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
@@ -23,11 +24,15 @@ SIGNIFICANCE_LEVEL = 0.05
 rival is rejected wrongly a little more often than once in twenty, and only if the ensemble gives it no weight."""
 
 
+MIN_FOLDS = 2
+"""Folds of a fine-tuning that are evidence enough where they are clear, or where there is no time for more."""
+
+
 class EarlyRejection:
     """The test of a language model against rivals whose held-out predictions are complete.
 
     Args:
-        rivals: Candidates with predictions for all held-out texts.
+        rivals: Candidates; those without predictions for some held-out text are left out.
         selection: The data and the folds.
         before_adapting: The language model is not yet adapted to the unlabelled texts, which a rejection then mentions.
     """
@@ -35,7 +40,8 @@ class EarlyRejection:
     def __init__(
         self, rivals: Sequence[Candidate], selection: SelectionContext, *, before_adapting: bool = False
     ) -> None:
-        self.rivals, self.selection, self.before_adapting = list(rivals), selection, before_adapting
+        complete = [one for one in rivals if not np.isnan(one.held_out[selection.held_out]).any()]
+        self.rivals, self.selection, self.before_adapting = complete, selection, before_adapting
 
     def rejection(self, logits: np.ndarray, folds: int) -> str | None:
         """The reason to reject the language model after some folds, or None.
@@ -47,6 +53,41 @@ class EarlyRejection:
             logits: (N, C) for the training texts, NaN for texts of later folds.
             folds: How many folds are done.
         """
+        compared = self._compared(logits)
+        if compared is None or compared.weight > 0:
+            return None
+        if compared.test.difference <= 0 or compared.test.p >= SIGNIFICANCE_LEVEL:
+            return None
+        labels, kind = self.selection.labels, self.selection.labels.kind
+        score, rival_score = (
+            formatting.score(
+                float(labels.unscaled_errors(document_scores(kind, compared.targets, one).mean())), HEADLINE[kind]
+            )
+            for one in (compared.outputs, compared.rival_outputs)
+        )
+        whole = len(self.selection.splits)
+        after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
+        metric = formatting.metric_name(HEADLINE[kind])
+        if self.before_adapting:
+            after = f"before adaptation to the unlabelled texts, {after}"
+        rival = f"{compared.rival} {rival_score}"
+        return f"rejected {after}: {metric} {score} on {len(compared.targets):,} texts, {rival}"
+
+    def is_accepted(self, logits: np.ndarray, folds: int) -> bool:
+        """True if the evidence of some folds is clear, so that the others need not be trained.
+
+        The language model is then significantly better than the best rival, and has most of the ensemble's weight.
+        Where the held-out texts are all that there is to measure on, every fold is needed.
+        """
+        if folds < MIN_FOLDS or self.selection.evaluation is None or self.before_adapting:
+            return False
+        compared = self._compared(logits)
+        if compared is None or compared.weight < 0.5:
+            return False
+        return compared.test.difference < 0 and compared.test.p < SIGNIFICANCE_LEVEL
+
+    def _compared(self, logits: np.ndarray) -> _Compared | None:
+        """The language model and the rival whose loss is lowest over all held-out texts; None without either."""
         selection, labels, indices = self.selection, self.selection.labels, self.selection.held_out
         predicted = np.flatnonzero(~np.isnan(logits[:, 0]))
         if not self.rivals or not len(predicted):
@@ -55,21 +96,20 @@ class EarlyRejection:
         temperature = fit_temperature(logits[predicted], targets, kind)
         outputs = outputs_from_logits(logits[predicted], kind, temperature)
         rival_outputs = [rival.held_out[predicted] for rival in self.rivals]
-        if ensemble_weights([*rival_outputs, outputs], targets, kind)[-1] > 0:
-            return None
+        weight = float(ensemble_weights([*rival_outputs, outputs], targets, kind)[-1])
         rival_losses = [mean_loss(kind, selection.targets[indices], rival.held_out[indices]) for rival in self.rivals]
         best = int(np.argmin(rival_losses))
         test = paired_test(losses(kind, targets, outputs), losses(kind, targets, rival_outputs[best]))
-        if test.difference <= 0 or test.p >= SIGNIFICANCE_LEVEL:
-            return None
-        score, rival_score = (
-            formatting.score(float(labels.unscaled_errors(document_scores(kind, targets, one).mean())), HEADLINE[kind])
-            for one in (outputs, rival_outputs[best])
-        )
-        whole = len(selection.splits)
-        after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
-        metric = formatting.metric_name(HEADLINE[kind])
-        if self.before_adapting:
-            after = f"before adaptation to the unlabelled texts, {after}"
-        rival = f"{self.rivals[best].name} {rival_score}"
-        return f"rejected {after}: {metric} {score} on {len(predicted):,} texts, {rival}"
+        return _Compared(weight, test, targets, outputs, rival_outputs[best], self.rivals[best].name)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A language model and its best rival on the texts predicted so far; `test` is of its losses minus the rival's."""
+
+    weight: float
+    test: PairedTest
+    targets: np.ndarray
+    outputs: np.ndarray
+    rival_outputs: np.ndarray
+    rival: str

@@ -23,7 +23,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejection
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.training import (
     EncodedTexts,
@@ -150,6 +150,7 @@ class TrainingConfig:
         context: Folder, first seed and progress.
         seconds: Duration that the trainings of one language model may have in all; None: any. A model that would take
             longer is rejected in a fold. Each training has a share by the number of its texts.
+        folds: The number of folds to train, the first ones; None: all.
     """
 
     evaluation_split: str
@@ -157,12 +158,13 @@ class TrainingConfig:
     splits: Sequence[Split]
     context: RunContext
     seconds: float | None = None
+    folds: int | None = None
 
     def max_seconds(self, kept: Sequence[int], texts: int) -> float | None:
         """Time limit in seconds of the training of a fold on the texts `kept`, of `texts` in all."""
         if self.seconds is None:
             return None
-        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits) + self.seeds * texts)
+        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits[: self.folds]) + self.seeds * texts)
 
 
 def train_first_fold(
@@ -174,7 +176,9 @@ def train_first_fold(
     """
     title = f"{name} as it is, " if name else "as it is, "
     with Meter() as meter:
-        folds, rejection = _train_folds(title, plan, reading.parts["train"], training_config, early_rejection, most=1)
+        folds, rejection = _train_folds(
+            title, plan, reading.parts["train"], replace(training_config, folds=1), early_rejection
+        )
     if rejection is not None:
         raise EarlyRejected(rejection, folds.seconds, meter.peak_mb)
     return folds.seconds
@@ -256,17 +260,13 @@ def _train_folds(
     encoded: EncodedTexts,
     training_config: TrainingConfig,
     early_rejection: EarlyRejection | None,
-    most: int | None = None,
 ) -> tuple[Folds, str | None]:
-    """One classifier per fold with predictions for its held-out texts, and the reason of an early rejection or None.
-
-    `most` folds are trained, if that is not None.
-    """
+    """One classifier per fold with predictions for its held-out texts, and the reason of an early rejection or None."""
     if not training_config.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, rejection = 0.0, None
-    for number, (kept, held_out) in enumerate(training_config.splits[:most], start=1):
+    for number, (kept, held_out) in enumerate(training_config.splits[: training_config.folds], start=1):
         max_seconds = training_config.max_seconds(kept, len(encoded.sequences))
         try:
             trained = train_classifier(
@@ -278,6 +278,8 @@ def _train_folds(
                 max_seconds=max_seconds,
             )
         except TooSlow as slow:
+            if number > MIN_FOLDS:
+                break
             assert max_seconds is not None
             assert training_config.seconds is not None
             seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / max_seconds
@@ -288,7 +290,7 @@ def _train_folds(
         logits[held_out, : predicted.shape[1]] = predicted
         seconds += trained.seconds
         rejection = early_rejection.rejection(logits, number) if early_rejection is not None else None
-        if rejection is not None:
+        if rejection is not None or (early_rejection is not None and early_rejection.is_accepted(logits, number)):
             break
     return Folds(training_config.splits, logits, seconds), rejection
 

@@ -13,7 +13,6 @@ from textgraft.core.errors import UserError
 from textgraft.data.checks import LEAK_SHARE, check, shared_texts
 from textgraft.data.examples import Examples, validate_not_single_text
 from textgraft.data.readers import read, read_optional
-from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.tasks.classification.adapted_sources import Adapted
 from textgraft.tasks.classification.early_rejection import EarlyRejection
@@ -30,16 +29,8 @@ from textgraft.tasks.classification.finetune_options import ENSEMBLE, LINEAR_PRO
 from textgraft.tasks.classification.finetune_record import choice_record, member_record, run_record
 from textgraft.tasks.classification.finetune_setup import FinetuneSetup, prepare_setup
 from textgraft.tasks.classification.first_fold import trial
-from textgraft.tasks.classification.linear_candidates import (
-    LinearCandidates,
-    linear_candidates,
-)
-from textgraft.tasks.classification.model_selection import (
-    FineTuningCandidate,
-    WeightedEnsemble,
-    evidence,
-    select_models,
-)
+from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder, feature_maps
+from textgraft.tasks.classification.model_selection import WeightedEnsemble, evidence
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models, validate_names
 from textgraft.tasks.classification.training import Plan
@@ -108,25 +99,23 @@ def finetune(
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
     selection, options = setup.selection, setup.options
-    # The linear candidates first, so that mistakes in the data are reported before the long training.
-    methods = options.candidate_methods
-    linear = linear_candidates(selection, methods=methods) if options.selects and selection.splits else None
     choice: WeightedEnsemble | None = None
-    if linear is None:
+    if options.selects and selection.splits:
+        ladder = Ladder(selection, setup.budget, feature_maps(selection), options.max_tokens)
+        choice = _select(ladder, setup)
+        members = ladder.members
+        comparison = _ensemble_comparison(choice, selection, ladder.shared_seconds)
+    else:
         setup = setup.adapted_readings()
         members = {name: _member(setup, name, one) for name, one in setup.readings.items()}
         comparison = _language_model_comparison(members, selection, options)
-    else:
-        validate_candidates(linear, options)
-        choice, members = _select(linear, setup)
-        comparison = _ensemble_comparison(choice, selection, linear.shared_seconds)
     if selection.evaluation is not None:
         seen = shared_texts(selection.evaluation.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
-        record=run_record(out, setup, comparison) | choice_record(choice, sources),
+        record=run_record(out, setup, comparison) | choice_record(choice, sources) | setup.budget.record(),
         evaluation=train.take(selection.held_out.tolist()) if selection.evaluation is None else selection.evaluation,
         members=members,
         stages=setup.stages,
@@ -148,23 +137,31 @@ def _language_models(model: str | Path | None, train: Examples, options: Finetun
 
 
 def _member(
-    setup: FinetuneSetup, name: str, reading: EncodedData, early_rejection: EarlyRejection | None = None
+    setup: FinetuneSetup,
+    name: str,
+    reading: EncodedData,
+    early_rejection: EarlyRejection | None = None,
+    folds: int | None = None,
+    seconds: float | None = None,
 ) -> Member:
     """The classifiers of one language model, trained now or loaded from the work folder."""
     title, plan = _title(setup, name), _plan(setup, name, reading.source)
-    return train_member(title, plan, reading, setup.training_config, early_rejection)
+    config = replace(setup.training_config, folds=folds, seconds=seconds)
+    return train_member(title, plan, reading, config, early_rejection)
 
 
 def _title(setup: FinetuneSetup, name: str) -> str:
     return name if len(setup.readings) > 1 else ""
 
 
-def validate_candidates(linear: LinearCandidates, options: FinetuneOptions) -> None:
-    """Raise UserError, with the reason, where the chosen linear method cannot be used."""
-    if options.method in LINEAR_METHODS and not linear.candidates:
-        why = linear.left_out.get(options.method, "it needs unlabelled texts, and there are none")
-        remedy = "Pass what it needs (unlabelled texts: `unlabelled`), or choose another method."
-        raise UserError(f"the method '{options.method}' cannot be used here: {why.rstrip('.')}.", remedy=remedy)
+def validate_candidates(ladder: Ladder, options: FinetuneOptions) -> None:
+    """Raise UserError, with the reason, where no candidate of the chosen method could be fitted."""
+    if ladder.candidates:
+        return
+    reasons = [*ladder.left_out.values(), *(lost.reason for lost in ladder.rejected.values())]
+    why = next(iter(reasons), "it needs unlabelled texts, and there are none")
+    remedy = "Pass what it needs (unlabelled texts: `unlabelled`), more minutes, or choose another method."
+    raise UserError(f"the method '{options.method}' cannot be used here: {why.rstrip('.')}.", remedy=remedy)
 
 
 def _plan(setup: FinetuneSetup, name: str, source: Artifact) -> Plan:
@@ -184,32 +181,42 @@ def _plan(setup: FinetuneSetup, name: str, source: Artifact) -> Plan:
     )
 
 
-def _select(linear: LinearCandidates, setup: FinetuneSetup) -> tuple[WeightedEnsemble, dict[str, Member]]:
-    """The weighted ensemble of linear candidates and language models; and the language models that were trained."""
-    language_models = [_language_model(setup, name) for name in setup.readings]
-    choice, members = select_models(linear, language_models, setup.selection, max_seconds=setup.training_config.seconds)
-    if setup.options.method == ENSEMBLE:
-        return choice, members
+def _select(ladder: Ladder, setup: FinetuneSetup) -> WeightedEnsemble:
+    """The weighted ensemble of the candidates for which there was time."""
+    options = setup.options
+    ladder.climb(options.candidate_methods, [_language_model(setup, name) for name in setup.readings])
+    validate_candidates(ladder, options)
+    choice = ladder.ensemble([*setup.readings] if options.method == ENSEMBLE else [])
+    if options.method == ENSEMBLE:
+        return choice
     how = f"measured on {len(setup.selection.train):,} labels by {evidence(setup.selection)}"
-    return replace(choice, chosen=f"{setup.options.method} alone, the method that was named; {how}."), members
+    return replace(choice, chosen=f"{options.method} alone, the method that was named; {how}.")
 
 
 def _language_model(setup: FinetuneSetup, name: str) -> FineTuningCandidate:
     reading = setup.readings[name]
+    plan, config = _plan(setup, name, reading.source), setup.training_config
+    adaptation = None
+    if setup.adapted is not None and not reading.source.compares:
+        tokens = setup.adapted.tokens(name)
+        trying = trial(_title(setup, name), plan, reading, config, tokens)
+        adaptation = Adaptation(tokens, partial(setup.read, name), trying)
     if setup.options.method == LINEAR_PROBE:
-        adapted = partial(setup.read, name) if setup.adapted is not None else None
-        return FineTuningCandidate(name, reading, train=None, adapted=adapted)
-    training, record = partial(_member, setup, name), partial(member_record, first_seed=setup.selection.seed)
-    if setup.adapted is None:
-        return FineTuningCandidate(name, reading, training, record)
-    about = _title(setup, name), _plan(setup, name, reading.source), reading, setup.training_config
-    trying = trial(*about, setup.adapted.tokens(name))
-    return FineTuningCandidate(name, reading, training, record, trying, partial(setup.read, name))
+        return FineTuningCandidate(name, reading, train=None, adaptation=adaptation)
+    return FineTuningCandidate(
+        name,
+        reading,
+        partial(_member, setup, name),
+        lambda costs, folds: costs.training(plan, reading, config, folds),
+        partial(member_record, first_seed=setup.selection.seed),
+        adaptation,
+    )
 
 
 def _ensemble_comparison(choice: WeightedEnsemble, selection: SelectionContext, shared_seconds: float) -> Comparison:
     """The weighted ensemble first, then its candidates."""
     alone, others = choice.rivals()
+    selection = selection.first_folds(choice.folds)
     outcomes = (choice.outcome(shared_seconds), *others)
     whole = Comparison(selection.labels, selection.evaluation_targets, outcomes, tuple(alone), choice.chosen)
     return on_held_out(whole, selection.evaluation_folds)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.data.examples import Examples
 from textgraft.data.labels import ClassWeights
 from textgraft.linear.methods import LINEAR_METHODS
+from textgraft.models.default_encoders import default_encoder
 from textgraft.models.default_models import default_models_for
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
+from textgraft.tasks.classification.budget import DEFAULT_MINUTES
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.training.driver import allowed_seconds
 from textgraft.training.settings import Settings
@@ -42,9 +47,11 @@ class FinetuneOptions:
         report: Write report.html.
         settings: Settings of the training.
         layer_aggregation: The encoder layers that the head uses (nn.layer_aggregation.LAYER_AGGREGATIONS).
-        minutes: Time limit for all trainings of one language model in the ensemble: one that would take longer is
-            rejected as soon as that is predictable, and so is its linear probe, if encoding the labelled texts would
-            take longer. Adaptation does not count, nor a first fold before it.
+        minutes: Time limit of the model selection, in minutes of the wall clock: candidates that would take longer
+            than what is left are not begun (tasks.classification.budget). Infinity: none. None: DEFAULT_MINUTES on a
+            processor for the ensemble, else none.
+        rungs: Amounts by rung of the ladder, from the run.json of an earlier run, to repeat its choices; None: choose
+            by the time limit.
         adapt: Settings of the adaptation of the language models to the unlabelled texts; None: no adaptation.
     """
 
@@ -62,15 +69,18 @@ class FinetuneOptions:
     settings: Settings = field(default_factory=Settings)
     layer_aggregation: str = LAST
     minutes: float | None = None
+    rungs: Mapping[str, int] | None = None
     adapt: Settings | None = None
 
     def __post_init__(self) -> None:
         validate_layer_aggregation(self.layer_aggregation)
         self._validate_method()
-        allowed_seconds(self.minutes)  # raises UserError
-        if self.minutes is not None and not self.selects:
-            message = "minutes limit a language model that may be left out, and here it is the only candidate."
-            raise UserError(message, remedy="Leave out the minutes, or the option that makes it so, such as a recipe.")
+        if self.minutes != math.inf:
+            allowed_seconds(self.minutes)  # raises UserError
+        for name in ("minutes", "rungs"):
+            if getattr(self, name) is not None and not self.selects:
+                message = f"{name} limit a language model that may be left out, and here it is the only candidate."
+                raise UserError(message, remedy=f"Leave out the {name}, or what makes it so, such as a recipe.")
         for name in ("seeds", "max_tokens"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
@@ -102,6 +112,14 @@ class FinetuneOptions:
             raise UserError(message, remedy=f"Leave it out, or choose the method '{ENSEMBLE}'.")
 
     @property
+    def budget_seconds(self) -> float | None:
+        """Time limit of the model selection in seconds; None: none."""
+        minutes = self.minutes
+        if minutes is None and self.method == ENSEMBLE and resolve_device(self.settings.device).type == "cpu":
+            minutes = DEFAULT_MINUTES
+        return None if minutes is None or math.isinf(minutes) else 60 * minutes
+
+    @property
     def candidate_methods(self) -> tuple[str, ...]:
         """The linear methods (of linear.methods) that are candidates."""
         if self.method == ENSEMBLE:
@@ -119,9 +137,11 @@ class FinetuneOptions:
         return self.recipe or "default"
 
     def default_model(self, train: Examples) -> str:
-        """The language model where none is named."""
+        """The language model where none is named: a sentence encoder that is here, else a bundled model."""
         defaults = default_models_for(train.texts)
-        return defaults.ensemble if self.selects else defaults.alone
+        if not self.selects:
+            return defaults.alone
+        return (default_encoder(train.texts) if self.recipe is None else None) or defaults.ensemble
 
     @property
     def selects(self) -> bool:

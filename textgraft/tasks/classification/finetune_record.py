@@ -14,13 +14,9 @@ from textgraft.tasks.classification.fine_tuned import (
 )
 from textgraft.tasks.classification.finetune_options import FINE_TUNED
 from textgraft.tasks.classification.finetune_setup import FinetuneSetup
-from textgraft.tasks.classification.linear_candidates import (
-    WITHOUT_LANGUAGE_MODEL,
-)
-from textgraft.tasks.classification.linear_probe import linear_probe_name
-from textgraft.tasks.classification.model_selection import (
-    WeightedEnsemble,
-)
+from textgraft.tasks.classification.ladder import candidate_names
+from textgraft.tasks.classification.linear_candidates import WITHOUT_LANGUAGE_MODEL
+from textgraft.tasks.classification.model_selection import WeightedEnsemble
 from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.settings import Settings
 
@@ -66,9 +62,9 @@ def choice_record(choice: WeightedEnsemble | None, names: Collection[str]) -> di
     """The choice as in run.json; the keys about a language model are emptied if it has no weight."""
     if choice is None:
         return {}
-    language_models = {*names, *map(linear_probe_name, names)}
+    of_language_models = set().union(*map(candidate_names, names))
     return {"ensemble": choice.record()} | (
-        {} if language_models & {c.name for c in choice.kept} else WITHOUT_LANGUAGE_MODEL
+        {} if of_language_models & {c.name for c in choice.kept} else WITHOUT_LANGUAGE_MODEL
     )
 
 

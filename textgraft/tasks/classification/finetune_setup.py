@@ -15,6 +15,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split, stratified_folds
 from textgraft.nn.layer_aggregation import new_layer_aggregation
 from textgraft.tasks.classification.adapted_sources import Adapted
+from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.fine_tuned import (
     EncodedData,
     TrainingConfig,
@@ -28,11 +29,7 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source
 from textgraft.tasks.classification.training import validate_next_token_head
 from textgraft.tasks.finetuning import run_identity
-from textgraft.training.driver import (
-    allowed_seconds,
-    content_hash,
-    work_folder,
-)
+from textgraft.training.driver import content_hash, work_folder
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 
@@ -51,6 +48,7 @@ class FinetuneSetup:
         data: A description of each part.
         training_config: Seeds, folds and the run.
         selection: The data, the folds and the run.
+        budget: The time limit of the model selection.
     """
 
     parts: Mapping[str, Examples]
@@ -62,6 +60,7 @@ class FinetuneSetup:
     data: Mapping[str, Any]
     training_config: TrainingConfig
     selection: SelectionContext
+    budget: Budget
 
     def read(self, name: str) -> EncodedData:
         """The parts of the data as encoded for the adapted language model."""
@@ -112,12 +111,13 @@ def prepare_setup(
         "unlabelled": content_hash(unlabelled)
     }
     plan |= {"adapt": adapted.identity()} if adapted is not None else {}
-    context, seconds = context.at(work_folder(out, plan)), allowed_seconds(options.minutes)
-    training_config = TrainingConfig(evaluation_split, options.seeds, splits, context, seconds)
+    context = context.at(work_folder(out, plan))
+    training_config = TrainingConfig(evaluation_split, options.seeds, splits, context)
     evaluation = parts.get(evaluation_split)
     selection = SelectionContext(train, evaluation, evaluation_split, labels, unlabelled, splits, context)
     recipe = " + ".join(dict.fromkeys(recipes.values()))
-    return FinetuneSetup(parts, options, readings, adapted, recipe, stages, data, training_config, selection)
+    budget = Budget(options.budget_seconds, repeat=options.rungs, folder=context.work)
+    return FinetuneSetup(parts, options, readings, adapted, recipe, stages, data, training_config, selection, budget)
 
 
 def validate_pairs(train: Examples, options: FinetuneOptions) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.targets import target_of
 
 TABLES = ("labels", "examples")
 FORM = 'Write "refund, delivery", or name a .toml file with a table [labels].'
@@ -105,7 +106,7 @@ class LabelTexts:
         """Raise UserError for labelled texts that have other labels than these."""
         if test.labels is None:
             raise UserError("there are no labels.", where=test.source, remedy="Name the column with label=….")
-        if test.kind != "single":
+        if not target_of(test).has_one_label:
             message = "zero-shot classification has one label a text, and these are of another kind."
             raise UserError(message, where=test.source, remedy="Set the right column with label=….")
         for index, label in enumerate(test.labels):

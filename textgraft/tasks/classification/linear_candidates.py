@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
+from textgraft.linear.co_training import Views
 from textgraft.linear.fitted import FittedModel
-from textgraft.linear.methods import LINEAR_METHODS, Classifier, FeatureMaps, LinearMethod, read_state, write_state
+from textgraft.linear.methods import LINEAR_METHODS, Classifier, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
 from textgraft.models.artifact import Predictor
 from textgraft.tasks.classification.evaluation import Outcome
@@ -60,88 +61,77 @@ class Candidate:
         return self.evaluate()
 
 
-@dataclass(frozen=True)
-class LinearCandidates:
-    """The linear candidates, why others were left out, and the seconds for the feature maps that several share."""
+def why_left_out(name: str, selection: SelectionContext) -> str | None:
+    """Why a method of LINEAR_METHODS cannot be used on this data, or None; empty where it needs no words."""
+    method = LINEAR_METHODS[name]
+    if method.feature_maps and not selection.unlabelled:
+        return ""
+    if method.feature_maps and reads(selection.train.texts) == "pairs":
+        return "it is for single texts"
+    if method.one_label_only and not selection.labels.target.has_one_label:
+        return "it is for one label a text"
+    return None
 
-    candidates: list[Candidate]
-    left_out: dict[str, str]
-    shared_seconds: float
 
+def linear_candidate(
+    name: str,
+    selection: SelectionContext,
+    classifier: Callable[[], Classifier],
+    shared: Callable[[], float] = lambda: 0.0,
+    embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
+) -> Candidate:
+    """A linear classifier as a candidate, fitted now or loaded from the run's folder.
 
-def linear_candidates(
-    selection: SelectionContext, feature_maps: FeatureMaps | None = None, *, methods: Sequence[str] = CANDIDATE_METHODS
-) -> LinearCandidates:
-    """The linear classifiers of `methods` that this kind of target and these texts allow.
-
-    Candidates are saved in the run's folder and loaded from there, so that what is measured is what is saved. A line
-    on stderr for each reports that it is done.
+    What is measured is what is saved: the fitted classifier is written first, and read back.
 
     Args:
+        name: Name of the candidate.
         selection: The data, the folds and the run.
-        feature_maps: Feature maps of the unlabelled texts, if they have been fitted before.
-        methods: Names of linear.methods.LINEAR_METHODS.
+        classifier: Makes the unfitted classifier.
+        shared: Seconds of what it shares with others, such as feature maps, once it is fitted.
+        embed: Vectors of texts by its encoder, where it has one and they are shared.
 
-    Returns:
-        The candidates, and the reasons why others were left out.
+    Raises:
+        UserError: Its feature maps cannot be fitted to the unlabelled texts.
     """
-    # Fitted on the unlabelled texts alone: on training texts too, held-out texts would not be new to the feature map.
-    feature_maps = feature_maps or FeatureMaps(
-        selection.unlabelled, selection.run.work / "feature_maps", seed=selection.seed
-    )
-    candidates, left_out = [], {}
-    for name in methods:
-        method = LINEAR_METHODS[name]
-        if method.feature_maps and not selection.unlabelled:
-            continue
-        if method.feature_maps and reads(selection.train.texts) == "pairs":
-            left_out[name] = "it is for single texts"
-            continue
-        if method.one_label_only and not selection.labels.target.has_one_label:
-            left_out[name] = "it is for one label a text"
-            continue
-        try:
-            for family in method.feature_maps:
-                feature_maps.of(family)
-        except UserError as error:
-            left_out[name] = str(error)
-            continue
-        candidates.append(_candidate(name, method, selection, feature_maps))
-        if selection.run.show:
-            print(f"candidate {name}: {candidates[-1].outcome.about}", file=sys.stderr, flush=True)
-    return LinearCandidates(candidates, left_out, sum(feature_maps.seconds.values()))
-
-
-def _candidate(name: str, method: LinearMethod, selection: SelectionContext, feature_maps: FeatureMaps) -> Candidate:
     path = selection.run.work / "candidates" / f"{name}.safetensors"
     if not path.exists():
-        with Meter() as preparing:
-            classifier = method.classifier(feature_maps, selection.seed)
-        fit = partial(_fitted, selection, classifier)
-        with Meter() as folding:
-            held_out = selection.out_of_fold(fit)
-        with Meter() as fitting:
-            fitted = fit(list(selection.train.texts), selection.targets)
-        once = preparing.seconds + fitting.seconds
-        peak = max(preparing.peak_mb, folding.peak_mb, fitting.peak_mb)
-        facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
-        write_state(path, fitted.state(), {"held_out": held_out}, facts)
+        _fit_and_save(path, selection, classifier)
     state, arrays, facts = read_state(path)
     model = cast(FittedModel, FORMS[facts["form"]].from_state(state))
+    if embed is not None and isinstance(model, Views):
+        model = model.with_embedding(embed)
     raw, labels, indices = arrays["held_out"], selection.labels, selection.held_out
     temperature = None
     if labels.num_classes is not None:
         temperature = fit_temperature(logits(raw[indices], labels), selection.targets[indices], labels.kind)
     held_out = np.full_like(raw, np.nan)
     held_out[indices] = scaled(raw[indices], labels, temperature)
-    outputs = held_out
-    if selection.evaluation is not None:
-        raw = model.outputs(list(selection.evaluation.texts))
-        outputs = scaled(raw, labels, temperature)
-    minutes = (facts["once"] + sum(feature_maps.seconds[family] for family in method.feature_maps)) / 60
-    outcome = Outcome(name, outputs[None], raw[None], minutes, facts["peak_mb"], model.about)
+
+    def evaluate() -> Outcome:
+        outputs, unscaled = held_out, raw
+        if selection.evaluation is not None:
+            unscaled = model.outputs(list(selection.evaluation.texts))
+            outputs = scaled(unscaled, labels, temperature)
+        minutes = (facts["once"] + shared()) / 60
+        return Outcome(name, outputs[None], unscaled[None], minutes, facts["peak_mb"], model.about)
+
     predictor = partial(_artifact, model, labels, temperature)
-    return Candidate(name, held_out, lambda: outcome, facts["seconds"], facts["peak_mb"], predictor)
+    return Candidate(name, held_out, evaluate, facts["seconds"], facts["peak_mb"], predictor)
+
+
+def _fit_and_save(path: Path, selection: SelectionContext, classifier: Callable[[], Classifier]) -> None:
+    with Meter() as preparing:
+        unfitted = classifier()
+    fit = partial(_fitted, selection, unfitted)
+    with Meter() as folding:
+        held_out = selection.out_of_fold(fit)
+    with Meter() as fitting:
+        fitted = fit(list(selection.train.texts), selection.targets)
+    once = preparing.seconds + fitting.seconds
+    peak = max(preparing.peak_mb, folding.peak_mb, fitting.peak_mb)
+    facts: dict[str, Any] = {"form": fitted.form, "once": once, "seconds": once + folding.seconds, "peak_mb": peak}
+    write_state(path, fitted.state(), {"held_out": held_out}, facts)
 
 
 def _fitted(

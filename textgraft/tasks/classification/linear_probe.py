@@ -7,8 +7,7 @@ with the scaling folded into it, becomes the head of an ordinary classifier.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,16 @@ from numpy.typing import NDArray
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import TokenIds
 from textgraft.linear.linear_layer import Linear, Output, fit_output
 from textgraft.linear.scaling import Scale
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.models.artifact import Artifact
-from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import graft
 from textgraft.models.sentence_embedding import SentenceEmbedding
-from textgraft.models.text_vectors import embed
 from textgraft.tasks.classification.evaluation import Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, too_slow_reason
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.training import EncodedTexts
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.driver import TooSlow, projected
 from textgraft.training.provenance import ancestry
 
 ABSENT_LOGIT = -30.0
@@ -50,32 +43,26 @@ def linear_probe_name(language_model: str) -> str:
 
 
 def linear_probe_candidate(
-    name: str, reading: EncodedData, selection: SelectionContext, *, max_seconds: float | None = None
+    name: str, source: Artifact, selection: SelectionContext, vectors: Callable[[str], NDArray[np.float32]]
 ) -> Candidate:
     """The linear probe of a language model as a candidate, cached in the run's folder.
 
     Args:
         name: Name of the candidate.
-        reading: The language model and the encoded parts of the data. Other parts than the training texts are encoded
-            when their predictions are needed.
+        source: The language model.
         selection: The data, the folds and the run.
-        within: Seconds that encoding the training texts may take.
-
-    Raises:
-        EarlyRejected: It would take more than `max_seconds` seconds.
+        vectors: Function from the name of a part of the data, "train" or that which is measured on, to the model's
+            vectors (N, D) of its texts. Others than the training texts are asked for when they are predicted.
     """
-    source, part = reading.source, selection.evaluation_split
+    part = selection.evaluation_split
     folder, labels, kind = selection.run.work / "candidates", selection.labels, selection.labels.kind
-    precision = selection.run.precision or "auto"
-    arrays, facts = _load_or_compute(
-        folder / f"{name}.safetensors", lambda: _fit(source, reading.parts["train"], selection, max_seconds)
-    )
+    arrays, facts = _load_or_compute(folder / f"{name}.safetensors", lambda: _fit(vectors, selection))
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, indices = selection.targets, selection.held_out
     temperature = fit_temperature(held_out[indices], targets[indices], kind)
 
     def predictions() -> Cached:
-        return {"logits": answers(layer, _vectors(source, reading.parts[part], precision))}, {}
+        return {"logits": answers(layer, vectors(part))}, {}
 
     def evaluate() -> Outcome:
         path = folder / f"{name}-{part}.safetensors"
@@ -100,48 +87,23 @@ def _load_or_compute(path: Path, make: Callable[[], Cached]) -> Cached:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(source: Artifact, train: EncodedTexts, selection: SelectionContext, max_seconds: float | None) -> Cached:
+def _fit(vectors: Callable[[str], NDArray[np.float32]], selection: SelectionContext) -> Cached:
     """Fit the layer, and predict the texts that each fold holds out by layers fitted on the other folds."""
     labels, targets = selection.labels, selection.targets
-    on_progress = no_progress if max_seconds is None else _time_limit(train.sequences, max_seconds)
-    try:
-        with Meter() as meter:
-            rows = _vectors(source, train, selection.run.precision or "auto", on_progress)
-            layer, about = fit_probe(rows, targets, labels, selection.seed)
-            held_out = np.full((len(targets), labels.num_outputs), np.nan)
-            for kept, indices in selection.splits:
-                of_fold, _ = fit_probe(rows[kept], targets[kept], labels, selection.seed)
-                held_out[indices] = answers(of_fold, rows[indices])
-    except TooSlow as slow:
-        assert max_seconds is not None
-        raise EarlyRejected(too_slow_reason("encoding", slow.seconds, max_seconds), slow.spent, meter.peak_mb) from None
+    with Meter() as meter:
+        rows = vectors("train")
+        layer, about = fit_probe(rows, targets, labels, selection.seed)
+        held_out = np.full((len(targets), labels.num_outputs), np.nan)
+        for kept, indices in selection.splits:
+            of_fold, _ = fit_probe(rows[kept], targets[kept], labels, selection.seed)
+            held_out[indices] = answers(of_fold, rows[indices])
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
-
-
-def _time_limit(sequences: Sequence[TokenIds], max_seconds: float) -> ProgressCallback:
-    """A callback that counts encoded texts, the longest first, and raises TooSlow as training.driver.drive does."""
-    tokens = np.cumsum(sorted((len(ids) for ids in sequences), reverse=True))
-    began = time.monotonic()
-
-    def on_progress(count: int) -> None:
-        spent = time.monotonic() - began
-        whole = projected(spent, tokens[count - 1] / tokens[-1])
-        if whole > max_seconds:
-            raise TooSlow(whole, spent)
-
-    return on_progress
 
 
 def _outputs(logits: NDArray, kind: TargetKind, temperature: float) -> NDArray:
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         return outputs_from_logits(logits, kind, temperature)
-
-
-def _vectors(
-    source: Artifact, part: EncodedTexts, precision: str, on_progress: ProgressCallback = no_progress
-) -> NDArray[np.float32]:
-    return part.once("probe", lambda: embed(source, part.sequences, precision, on_progress=on_progress))
 
 
 def fit_probe(rows: NDArray, targets: NDArray, labels: Labels, seed: int) -> tuple[NDArray[np.float64], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -16,12 +16,11 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.artifact import Predictor
-from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, Member
-from textgraft.tasks.classification.linear_candidates import Candidate, LinearCandidates
-from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member
+from textgraft.tasks.classification.linear_candidates import Candidate
+from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.selection_context import SelectionContext
 
 FOLDS = 5
@@ -43,7 +42,8 @@ class WeightedEnsemble:
         scores: By name, of the held-out predictions: the loss that the weights minimise, and the headline metric.
         chosen: The choice in a sentence.
         left_out: Names of methods that do not apply, with reasons.
-        given_up: Language models that were rejected, and linear probes that would have taken too long.
+        rejected: Language models that were rejected, and linear probes that would have taken too long.
+        folds: The folds that the weights were fitted on.
     """
 
     candidates: tuple[Candidate, ...]
@@ -52,6 +52,7 @@ class WeightedEnsemble:
     chosen: str
     left_out: Mapping[str, str]
     rejected: Mapping[str, EarlyRejected] = field(default_factory=dict)
+    folds: int = 0
 
     @property
     def kept(self) -> list[Candidate]:
@@ -117,10 +118,25 @@ def selection_splits(train: Examples, seed: int) -> Sequence[Split]:
     return ()
 
 
+def predicted(outputs: np.ndarray) -> np.ndarray:
+    """Indices of the texts that have predictions: no fold holds the others out, or theirs was not trained."""
+    return np.flatnonzero(~np.isnan(outputs.reshape(len(outputs), -1)[:, 0]))
+
+
+def completed_folds(candidates: Sequence[Candidate], selection: SelectionContext) -> int:
+    """The number of folds that all candidates have predicted: a fine-tuning may stop before the last."""
+    counts = [
+        next((i for i, fold in enumerate(selection.held_out_folds) if np.isnan(c.held_out[fold]).any()), None)
+        for c in candidates
+    ]
+    return min((count for count in counts if count is not None), default=len(selection.splits))
+
+
 def language_candidate(name: str, member: Member, selection: SelectionContext, run: Mapping[str, Any]) -> Candidate:
     """The trained classifiers of a language model as a candidate; `run` are the keys of run.json of this member."""
-    logits, kind, indices = member.folds.logits, selection.labels.kind, selection.held_out
+    logits, kind = member.folds.logits, selection.labels.kind
     assert logits is not None, "folds come first"
+    indices = predicted(logits)
     temperature = fit_temperature(logits[indices], selection.targets[indices], kind)
     with np.errstate(invalid="ignore"):  # a text that no fold holds out has NaN for an answer
         held_out = outputs_from_logits(logits, kind, temperature)
@@ -132,82 +148,6 @@ def language_candidate(name: str, member: Member, selection: SelectionContext, r
         return member.artifact({**whole, **run})
 
     return Candidate(name, held_out, lambda: outcome, seconds, outcome.peak_mb, predictor)
-
-
-@dataclass(frozen=True)
-class FineTuningCandidate:
-    """A language model as a candidate: its name, the encoded parts of the data, its training.
-
-    Attributes:
-        name: Its name in tables and files.
-        reading: The language model and the encoded parts of the data.
-        train: Trains it; raises EarlyRejected. None for a linear probe alone.
-        record: The part of run.json that differs between classifiers.
-        try_out: Trains the first fold before the language model is adapted, if that is cheap beside adapting; returns
-            seconds, raises EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is
-            significantly worse than the candidates before it (research/lab-notes.md).
-        adapted: Adapts the language model to the unlabelled texts, if there are any.
-    """
-
-    name: str
-    reading: EncodedData
-    train: Callable[[EncodedData, EarlyRejection], Member] | None
-    record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
-    try_out: Callable[[EarlyRejection], float] | None = None
-    adapted: Callable[[], EncodedData] | None = None
-
-
-def select_models(
-    linear: LinearCandidates,
-    language_models: Sequence[FineTuningCandidate],
-    selection: SelectionContext,
-    *,
-    max_seconds: float | None = None,
-) -> tuple[WeightedEnsemble, dict[str, Member]]:
-    """Fit a weighted ensemble of the linear candidates and the language models, each as a linear probe and fine-tuned.
-
-    A fine-tuning is completed only if early rejection does not stop it.
-
-    Args:
-        linear: The linear candidates.
-        language_models: The language models.
-        selection: The data, the folds and the run.
-        within: Seconds that encoding the training texts for a linear probe may take, where there are other candidates.
-
-    Returns:
-        The weighted ensemble, and the language models that were trained, by name.
-    """
-    candidates = list(linear.candidates)
-    members: dict[str, Member] = {}
-    rejected: dict[str, EarlyRejected] = {}
-    for one in language_models:
-        reading, spent = one.reading, 0.0
-        try:
-            if one.try_out is not None:
-                spent = one.try_out(EarlyRejection(candidates, selection, before_adapting=True))
-            if one.adapted is not None:
-                reading = one.adapted()
-        except EarlyRejected as lost:
-            rejected[one.name] = lost
-        name, limit = linear_probe_name(one.name), max_seconds if candidates else None
-        try:
-            candidates.append(linear_probe_candidate(name, reading, selection, max_seconds=limit))
-        except EarlyRejected as lost:
-            rejected[name] = lost
-        if one.name in rejected or one.train is None:
-            continue
-        try:
-            member = members[one.name] = one.train(reading, EarlyRejection(candidates, selection))
-        except EarlyRejected as lost:
-            rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
-        else:
-            candidate = language_candidate(one.name, member, selection, one.record(member))
-            candidates.append(replace(candidate, seconds=candidate.seconds + spent))
-    names = [one.name for one in language_models if one.train is not None]
-    ensemble = weighted_ensemble(
-        candidates, selection, language_models=names, left_out=linear.left_out, rejected=rejected
-    )
-    return ensemble, members
 
 
 def weighted_ensemble(
@@ -225,27 +165,49 @@ def weighted_ensemble(
         selection: The data and the folds.
         language_models: Names of the language models, with those that were rejected.
         left_out: Names of methods that do not apply, with reasons.
-        given_up: Language models and probes that were rejected.
+        rejected: Language models and probes that were rejected.
     """
-    kind, targets = selection.labels.kind, selection.targets[selection.held_out]
-    answers = [c.held_out[selection.held_out] for c in candidates]
-    weights = dict(zip((c.name for c in candidates), ensemble_weights(answers, targets, kind).tolist(), strict=True))
-    metric, loss = HEADLINE[kind], LOSSES[kind]
+    weights = candidate_weights(candidates, selection)
+    full = len(selection.splits)
+    if completed_folds(candidates, selection) < full:
+        # A candidate that was trained on some folds only and has no weight there does not limit the others' evidence.
+        whole = [c for c in candidates if completed_folds([c], selection) == full]
+        if whole and all(weights[c.name] == 0 for c in candidates if c not in whole):
+            weights |= candidate_weights(whole, selection)
+        else:
+            selection = selection.first_folds(completed_folds(candidates, selection))
+    labels = selection.labels
+    metric, loss = HEADLINE[labels.kind], LOSSES[labels.kind]
     scores = {}
-    for candidate, answer in zip(candidates, answers, strict=True):
-        alone = Comparison(selection.labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
+    for candidate in candidates:
+        texts = np.intersect1d(selection.held_out, predicted(candidate.held_out))
+        targets, answer = selection.targets[texts], candidate.held_out[texts]
+        alone = Comparison(labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
-        scores[candidate.name] = {metric: score, loss: mean_loss(kind, targets, answer)}
+        scores[candidate.name] = {metric: score, loss: mean_loss(labels.kind, targets, answer)}
     shares = _shares(weights, scores, metric, language_models, rejected)
-    chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection)}: {shares}."
+    chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection, full)}: {shares}."
     if selection.evaluation is None:
         chosen += " The scores are of the same texts, which is slightly optimistic for the ensemble."
-    return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, rejected)
+    return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, rejected, len(selection.splits))
 
 
-def evidence(selection: SelectionContext) -> str:
-    """`5-fold cross-validation`, or `one held-out fifth (500 texts)`."""
+def candidate_weights(candidates: Sequence[Candidate], selection: SelectionContext) -> dict[str, float]:
+    """Weights by name, by the predictions for the texts of the folds that all candidates have completed."""
+    texts = selection.first_folds(completed_folds(candidates, selection)).held_out
+    answers = [c.held_out[texts] for c in candidates]
+    weights = ensemble_weights(answers, selection.targets[texts], selection.labels.kind)
+    return dict(zip((c.name for c in candidates), weights.tolist(), strict=True))
+
+
+def evidence(selection: SelectionContext, whole: int | None = None) -> str:
+    """`5-fold cross-validation`, `2 of 5 folds (40 texts)`, or `one held-out fifth (500 texts)`.
+
+    `whole` is the number of folds that there are; None: those of `selection`.
+    """
     folds, texts = len(selection.splits), len(selection.held_out)
+    if whole is not None and folds < whole:
+        return f"{folds} of {whole} folds ({texts:,} texts)"
     return f"{folds}-fold cross-validation" if folds > 1 else f"one held-out fifth ({texts:,} texts)"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -54,6 +54,10 @@ class SelectionContext:
     def evaluation_targets(self) -> np.ndarray:
         """Targets of the texts that are measured on; those of the training texts for folds."""
         return self.targets if self.evaluation is None else self.labels.encode(self.evaluation)
+
+    def first_folds(self, count: int) -> SelectionContext:
+        """The same without the folds after the first `count`."""
+        return replace(self, splits=self.splits[:count])
 
     @property
     def held_out_folds(self) -> list[list[int]]:

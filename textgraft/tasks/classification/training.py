@@ -16,7 +16,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds
-from textgraft.data.streams.base import ExampleStream
+from textgraft.data.streams.base import ExampleStream, MixedStream
 from textgraft.encoders.base import ONE_LAYER, Encoder
 from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.classification import LOSSES, POOLED, ClassificationHead
@@ -103,7 +103,8 @@ def new_classifier(plan: Plan, seed: int) -> Model:
         **source.classifier(),
     }
     if plan.pooling is not None:  # of a sentence encoder, whose vectors are compared as they are
-        description["head"] |= {**ONE_LAYER, "pooling": plan.pooling}
+        description["head"] |= ONE_LAYER
+        _set_pooling(plan.pooling, description)
     if plan.layer_aggregation != LAST:
         _aggregate_layers(plan.layer_aggregation, description, source)
     if plan.stage.pooling is not None:
@@ -222,7 +223,8 @@ def train_classifier(
     model = classifier_to_train(plan, seed)
     assert train.targets is not None
     targets = torch.from_numpy(train.targets)
-    stream = ExampleStream(
+    stream_of = MixedStream if any(phase.contrastive_temperature for phase in plan.stage.phases) else ExampleStream
+    stream = stream_of(
         head_inputs(model, train.sequences), targets, pad_id=plan.pad_id, rows=plan.stage.batch_size, seed=seed
     )
     phases = plan.stage.plan(len(model.layer_groups()), stream.length(0))

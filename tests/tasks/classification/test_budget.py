@@ -1,0 +1,79 @@
+"""The budget of a fine-tuning: what is begun, with how much, and that it can be repeated."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from textgraft.core.errors import UserError
+from textgraft.tasks.classification import budget as module
+from textgraft.tasks.classification.budget import Budget, Decision, parse_rungs
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in its only element."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_largest_amount_that_fits_is_chosen(clock: list[float]) -> None:
+    budget = Budget(60)
+    assert budget.choose("pool", [1_000, 100, 10], lambda amount: amount / 10, share=0.5) == Decision(
+        100, "100 of 1,000, to be in time"
+    )
+    clock[0] += 50
+    assert budget.remaining == 10
+    assert budget.choose("folds", [5, 3, 2], lambda folds: 3 * folds).amount == 3
+    late = budget.choose("slow", [1], lambda _: 60)
+    assert late.amount == 0
+    assert late.reason == "not begun: it would take about 1 min, and 0.17 min are left"
+    assert budget.skipped == {"slow": late.reason}
+    assert budget.record() == {"rungs": {"pool": 100, "folds": 3}, "minutes": 1.0}
+    clock[0] += 100
+    assert budget.remaining == 0
+
+
+def test_without_a_limit_everything_is_begun_and_nothing_is_estimated() -> None:
+    budget = Budget()
+    assert budget.remaining == math.inf
+    assert budget.choose("pool", [7, 1], lambda _: pytest.fail("estimated")) == Decision(7)
+    assert budget.record()["minutes"] is None
+
+
+def test_time_is_kept_for_the_evaluation(clock: list[float]) -> None:
+    budget = Budget(60)
+    budget.reserve(20)
+    assert budget.remaining == 40
+    budget.reserve(1_000)  # no more than half of the rest
+    assert budget.remaining == 20
+
+
+def test_a_run_is_repeated_whatever_the_clock_says(clock: list[float]) -> None:
+    budget = Budget(1e-3, repeat={"pool": 100})
+    clock[0] += 1_000
+    assert budget.choose("pool", [1_000, 10], lambda _: pytest.fail("estimated")).amount == 100
+    assert budget.choose("other", [1], lambda _: pytest.fail("estimated")).amount == 0
+    assert budget.skipped == {"other": "not among the rungs to repeat"}
+
+
+def test_a_resumed_run_decides_as_before(tmp_path: Path, clock: list[float]) -> None:
+    first = Budget(60, folder=tmp_path)
+    assert first.choose("a", [1], lambda _: 1).amount == 1
+    first.not_begun("b", "rejected: too slow")
+    clock[0] += 1_000
+    again = Budget(0.001, folder=tmp_path)
+    assert again.choose("a", [1], lambda _: 1).amount == 1
+    assert again.choose("b", [1], lambda _: 0).amount == 0
+    assert json.loads((tmp_path / module.FILE).read_text())["a"] == {"amount": 1, "reason": ""}
+
+
+def test_rungs_on_the_command_line() -> None:
+    assert parse_rungs("linear-probe, co-training:5000,bert:2") == {"linear-probe": 1, "co-training": 5000, "bert": 2}
+    for wrong in ("", "a,,b", "a:x", "a:0", ":3", "a:-1"):
+        with pytest.raises(UserError, match="is not a rung"):
+            parse_rungs(wrong)

@@ -1,0 +1,94 @@
+"""Estimates of how long the steps of a fine-tuning take on this machine, from short measurements.
+
+They only have to tell a step of seconds from one of minutes: a training that turns out slower is stopped by its own
+limit (training.driver.drive).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from textgraft.linear.ngrams import Counts, is_space_separated
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.fine_tuned import EncodedData, TrainingConfig
+from textgraft.tasks.classification.first_fold import fold_tokens
+from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.training import Plan
+
+TRAINING = 4.0
+"""Duration of a training step over that of encoding its texts: forward, twice that for gradients, and the update."""
+LINEAR_METHOD = {"lsa": 12.0, "co-training": 60.0}
+"""Duration of fitting a linear method's feature maps to unlabelled texts over that of counting their n-grams."""
+FIT = 4e-8
+"""Seconds a text, dimension and class of a logistic regression on dense vectors, all its iterations together."""
+SAMPLE = 200
+"""Unlabelled texts whose counting is timed."""
+ENCODED = 32
+"""Texts whose encoding is timed, after the first few of them have warmed up the model."""
+MIN_SECONDS = 0.5
+
+
+def sample_of(texts: Sequence[str], count: int) -> list[str]:
+    """At most `count` texts, spread evenly."""
+    return [texts[i] for i in np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)] if texts else []
+
+
+class Costs:
+    """Estimated seconds of the steps of a fine-tuning.
+
+    Args:
+        selection: The data, the folds and the run.
+    """
+
+    def __init__(self, selection: SelectionContext) -> None:
+        self._selection = selection
+        self._encoding: dict[int, float] = {}
+        self._counting: float | None = None
+
+    def encoding(self, source: Artifact, texts: Sequence[str]) -> float:
+        """Seconds to encode texts."""
+        if id(source) not in self._encoding:
+            self._encoding[id(source)] = self._measured_encoding(source)
+        sample = sample_of(texts, 1_000)
+        characters = sum(map(len, sample)) / max(1, len(sample))
+        return self._encoding[id(source)] * characters * len(texts)
+
+    def linear(self, method: str, texts: int) -> float:
+        """Seconds of a linear method with feature maps on so many of the unlabelled texts, its folds included."""
+        if self._counting is None:
+            self._counting = self._measured_counting()
+        return MIN_SECONDS + LINEAR_METHOD[method] * self._counting * texts + self.co_training(texts, 400)
+
+    def co_training(self, texts: int, dimensions: int) -> float:
+        """Seconds of the regressions of co-training on so many unlabelled texts, its folds included."""
+        selection = self._selection
+        fits = 1 + len(selection.splits)
+        return MIN_SECONDS + fits * FIT * texts * dimensions * max(2, selection.labels.num_outputs)
+
+    def training(self, plan: Plan, reading: EncodedData, config: TrainingConfig, folds: int) -> float:
+        """Seconds of a fine-tuning: so many folds, and the trainings on all texts."""
+        tokens = fold_tokens(plan, reading, config) if config.splits else 0.0
+        part = reading.parts["train"]
+        of_texts = sum(map(len, part.sequences)) or 1
+        a_token = self.encoding(reading.source, list(self._selection.train.texts)) / of_texts
+        return TRAINING * a_token * tokens * (folds + config.seeds)
+
+    def _measured_encoding(self, source: Artifact) -> float:
+        """Seconds a character."""
+        texts = sample_of(self._selection.train.texts, ENCODED)
+        precision = self._selection.run.precision or "auto"
+        source.embed(texts[:4], precision=precision)
+        began = time.perf_counter()
+        source.embed(texts, precision=precision)
+        return (time.perf_counter() - began) / max(1, sum(map(len, texts)))
+
+    def _measured_counting(self) -> float:
+        """Seconds a text."""
+        texts = sample_of(self._selection.unlabelled, SAMPLE)
+        kind = "word 1-2-grams" if is_space_separated(texts) else "character 1-3-grams"
+        began = time.perf_counter()
+        Counts.of(texts, kind, max_features=100_000, min_df=1)
+        return (time.perf_counter() - began) / max(1, len(texts))

@@ -1,0 +1,324 @@
+"""The ladder of `finetune`: candidates from the cheapest to the dearest, each begun only if the budget allows it.
+
+n-grams; a linear probe of the encoder; LSA and co-training on the unlabelled texts, also with the encoder's vectors;
+fine-tuning, which may begin with adaptation to the unlabelled texts. Every candidate predicts the held-out texts, and
+the weighted ensemble (model_selection.py) decides which are kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textgraft.core import formatting
+from textgraft.core.errors import UserError
+from textgraft.linear.co_training import CoTrainedClassifier
+from textgraft.linear.methods import LINEAR_METHODS, FeatureMaps
+from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
+from textgraft.models.artifact import Artifact
+from textgraft.tasks.classification.budget import Budget
+from textgraft.tasks.classification.costs import TRAINING, Costs
+from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
+from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, Member
+from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidate, why_left_out
+from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
+from textgraft.tasks.classification.model_selection import (
+    WeightedEnsemble,
+    language_candidate,
+    predicted,
+    weighted_ensemble,
+)
+from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.vector_cache import VectorCache
+
+POOL_SHARE = 0.4
+"""Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning."""
+
+
+def adapted_name(name: str) -> str:
+    """The name of a language model once it is adapted to the unlabelled texts."""
+    return f"{name}-adapted"
+
+
+def candidate_names(language_model: str) -> set[str]:
+    """The names of all candidates that a language model is part of."""
+    return {language_model, linear_probe_name(language_model), encoder_co_training_name(language_model)}
+
+
+def feature_maps(selection: SelectionContext) -> FeatureMaps:
+    """Feature maps of the unlabelled texts alone: on training texts too, held-out ones would not be new to them."""
+    return FeatureMaps(selection.unlabelled, selection.run.work / "feature_maps", seed=selection.seed)
+
+
+@dataclass(frozen=True)
+class FineTuningCandidate:
+    """A language model as a candidate: the encoded parts of the data, and its training.
+
+    Attributes:
+        name: Its name in tables and files.
+        reading: The language model and the encoded parts of the data.
+        train: Trains it with so many of the folds within so many seconds (None: any); raises EarlyRejected. None for
+            a model that is not fine-tuned.
+        seconds: Estimated duration of `train` with so many folds.
+        record: The part of run.json that differs between classifiers.
+        adaptation: The adaptation to the unlabelled texts, if there is one.
+    """
+
+    name: str
+    reading: EncodedData
+    train: Callable[[EncodedData, EarlyRejection, int, float | None], Member] | None
+    seconds: Callable[[Costs, int], float] = lambda costs, folds: 0.0
+    record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
+    adaptation: Adaptation | None = None
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """The adaptation of a language model to the unlabelled texts.
+
+    Attributes:
+        tokens: Number of tokens that it trains on.
+        adapted: Adapts the model and encodes the data for it.
+        try_out: Trains the first fold before it, if that is cheap beside adapting; returns seconds, raises
+            EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is significantly worse
+            than the candidates before it (research/lab-notes.md).
+    """
+
+    tokens: float
+    adapted: Callable[[], EncodedData]
+    try_out: Callable[[EarlyRejection], float] | None = None
+
+
+@dataclass
+class Ladder:
+    """Candidates in the order of their costs.
+
+    Args:
+        selection: The data, the folds and the run.
+        budget: The time limit.
+        feature_maps: Feature maps of the unlabelled texts.
+        max_tokens: Length in tokens that longer texts are cut to.
+        evaluated: Vectors of the texts that are measured on, by encoder, which the ladders of other training samples
+            with the same texts share; filled on demand.
+
+    Attributes:
+        candidates: Those that predict the held-out texts, by name.
+        left_out: Methods that do not apply or were not begun, with reasons.
+        rejected: Language models that were rejected, and linear probes that took too long.
+        members: The language models that were trained.
+    """
+
+    selection: SelectionContext
+    budget: Budget
+    feature_maps: FeatureMaps
+    max_tokens: int = 512
+    evaluated: dict[str, VectorCache] = field(default_factory=dict)
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    rejected: dict[str, EarlyRejected] = field(default_factory=dict)
+    members: dict[str, Member] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.costs = Costs(self.selection)
+        self._vectors: dict[str, VectorCache] = {}
+
+    def climb(self, methods: Sequence[str], language_models: Sequence[FineTuningCandidate]) -> None:
+        """Fit all candidates that the data and the budget allow.
+
+        Args:
+            methods: Names of linear.methods.LINEAR_METHODS.
+            language_models: The language models.
+        """
+        on_the_pool = [name for name in methods if LINEAR_METHODS[name].feature_maps]
+        for name in methods:
+            if name not in on_the_pool:
+                self.linear(name)
+        for one in language_models:
+            self.linear_probe(one.name, one.reading)
+        for one in language_models:
+            if "co-training" in methods and one.reading.source.compares:
+                self.encoder_co_training(one)
+        sentence_encoders = [one for one in language_models if one.reading.source.compares]
+        for one in sentence_encoders:  # they have a view of the unlabelled texts already, and much to gain from labels
+            self.fine_tuning(one)
+        for name in on_the_pool:
+            self.linear(name)
+        self.feature_maps.release()
+        for one in language_models:
+            if one not in sentence_encoders:
+                self.fine_tuning(one)
+
+    def ensemble(self, language_models: Sequence[str]) -> WeightedEnsemble:
+        """The weighted ensemble of the candidates; `language_models` are those that were fine-tuned or rejected."""
+        skipped = {name: why for name, why in self.budget.skipped.items() if name not in self.rejected}
+        return weighted_ensemble(
+            list(self.candidates.values()),
+            self.selection,
+            language_models=language_models,
+            left_out=self.left_out | skipped,
+            rejected=self.rejected,
+        )
+
+    @property
+    def shared_seconds(self) -> float:
+        """Duration of fitting the feature maps, which several candidates share."""
+        return sum(self.feature_maps.seconds.values())
+
+    def linear(self, name: str) -> None:
+        """A linear method; on the unlabelled texts if it has feature maps."""
+        method = LINEAR_METHODS[name]
+        reason = why_left_out(name, self.selection)
+        if reason is not None:
+            self.left_out |= {name: reason} if reason else {}
+            return
+        if method.feature_maps and not self._begin_on_pool(name):
+            return
+        try:
+            for family in method.feature_maps:
+                self.feature_maps.of(family)
+        except UserError as error:
+            self.left_out[name] = str(error)
+            return
+        seconds = self.feature_maps.seconds
+        self._add(
+            linear_candidate(
+                name,
+                self.selection,
+                lambda: method.classifier(self.feature_maps, self.selection.seed),
+                lambda: sum(seconds[family] for family in method.feature_maps),
+            )
+        )
+
+    def _begin_on_pool(self, name: str) -> bool:
+        """True if the unlabelled texts can be counted and the method be fitted to them in time."""
+        texts = len(self.selection.unlabelled)
+        decision = self.budget.choose(name, [1], lambda _: self.costs.linear(name, texts), share=POOL_SHARE)
+        return bool(decision.amount)
+
+    def linear_probe(self, name: str, reading: EncodedData) -> None:
+        """A linear layer on the frozen encoder."""
+        probe, texts = linear_probe_name(name), self.selection.train.texts
+        if not self.budget.choose(probe, [1], lambda _: self.costs.encoding(reading.source, texts)).amount:
+            return
+        self._add(self._probe(probe, name, reading.source))
+
+    def _probe(self, probe: str, name: str, source: Artifact) -> Candidate:
+        def vectors(part: str) -> NDArray[np.float32]:
+            if part == "train":
+                return self._vectors_of(name, source)(self.selection.train.texts)
+            assert self.selection.evaluation is not None
+            return self._evaluated_by(name, source)(self.selection.evaluation.texts)
+
+        return linear_probe_candidate(probe, source, self.selection, vectors)
+
+    def _add_adapted_probe(self, name: str, reading: EncodedData) -> None:
+        """The linear probe of the adapted model, in place of the one before."""
+        adapted = self._probe(linear_probe_name(adapted_name(name)), adapted_name(name), reading.source)
+        probe = linear_probe_name(name)
+        self._add(replace(adapted, name=probe, evaluate=lambda: replace(adapted.outcome, name=probe)))
+
+    def encoder_co_training(self, one: FineTuningCandidate) -> None:
+        """Co-training on the unlabelled texts with the encoder's vectors as a view."""
+        name, selection, source = encoder_co_training_name(one.name), self.selection, one.reading.source
+        reason = why_left_out("co-training", selection)
+        if reason is not None:
+            self.left_out |= {name: reason} if reason else {}
+            return
+        texts = selection.unlabelled
+
+        def seconds(count: int) -> float:
+            encoding = self.costs.encoding(source, texts) * count / len(texts)
+            width = source.model.encoder.output_dim
+            return encoding + self.costs.linear("lsa", len(texts)) + self.costs.co_training(count, width)
+
+        amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=POOL_SHARE).amount
+        if not amount:
+            return
+        vectors, spent = self._vectors_of(one.name, source), [0.0]
+
+        def classifier() -> CoTrainedClassifier:
+            pool, spent[0] = encoder_pool(vectors, self.feature_maps, amount)
+            return CoTrainedClassifier(pool, seed=selection.seed)
+
+        try:
+            embed = self._evaluated_by(one.name, source)
+            self._add(linear_candidate(name, selection, classifier, lambda: spent[0], embed))
+        except UserError as error:
+            self.left_out[name] = str(error)
+
+    def _vectors_of(self, name: str, source: Artifact) -> VectorCache:
+        """Vectors of the labelled and the unlabelled texts, kept in the run's folder."""
+        return self._cache(self._vectors, name, source, self.selection.run.work / "vectors" / name)
+
+    def _evaluated_by(self, name: str, source: Artifact) -> VectorCache:
+        """Vectors of the texts that are measured on, kept in memory."""
+        return self._cache(self.evaluated, name, source, None)
+
+    def _cache(self, caches: dict[str, VectorCache], name: str, source: Artifact, folder: Path | None) -> VectorCache:
+        if name not in caches:
+            title, precision = f"{name}: encoding" if self.selection.run.show else "", self.selection.run.precision
+            caches[name] = VectorCache(
+                source, folder, precision=precision or "auto", max_tokens=self.max_tokens, title=title
+            )
+        return caches[name]
+
+    def fine_tuning(self, one: FineTuningCandidate) -> None:
+        """A fine-tuned language model, adapted to the unlabelled texts first if that is likely to pay."""
+        reading, spent = one.reading, 0.0
+        try:
+            if one.adaptation is not None and self._begin_adaptation(one):
+                if one.adaptation.try_out is not None:
+                    spent = one.adaptation.try_out(self._early_rejection(before_adapting=True))
+                reading = one.adaptation.adapted()
+                self._add_adapted_probe(one.name, reading)
+            if one.train is None:
+                return
+            whole = len(self.selection.splits)
+            amounts = sorted({whole, min(3, whole), min(2, whole)}, reverse=True)
+            decision = self.budget.choose(one.name, amounts, lambda folds: one.seconds(self.costs, folds))
+            if not decision.amount:
+                raise EarlyRejected(decision.reason, 0.0, 0.0)
+            limit = None if self.budget.remaining == float("inf") else self.budget.remaining
+            member = one.train(reading, self._early_rejection(), decision.amount, limit)
+        except EarlyRejected as lost:
+            self.rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
+            return
+        self.members[one.name] = member
+        candidate = language_candidate(one.name, member, self.selection, one.record(member))
+        self._add(replace(candidate, seconds=candidate.seconds + spent))
+
+    def _begin_adaptation(self, one: FineTuningCandidate) -> bool:
+        assert one.adaptation is not None
+        adaptation, source = one.adaptation, one.reading.source
+        a_text = self.costs.encoding(source, self.selection.train.texts)
+        tokens = sum(map(len, one.reading.parts["train"].sequences)) or 1
+        seconds = TRAINING * a_text * adaptation.tokens / tokens + one.seconds(self.costs, 2)
+        return bool(self.budget.choose(adapted_name(one.name), [1], lambda _: seconds).amount)
+
+    def _early_rejection(self, *, before_adapting: bool = False) -> EarlyRejection:
+        return EarlyRejection(list(self.candidates.values()), self.selection, before_adapting=before_adapting)
+
+    def _add(self, candidate: Candidate) -> None:
+        """Keep a candidate and show its score on the held-out texts."""
+        self.candidates[candidate.name] = candidate
+        if self.selection.run.show:
+            print(self._line(candidate), file=sys.stderr, flush=True)
+
+    def _line(self, candidate: Candidate) -> str:
+        """`candidate linear-probe: accuracy 72.9 % [63.0, 81.0] on 100 held-out texts, after 9 s`."""
+        labels, selection = self.selection.labels, self.selection
+        done = predicted(candidate.held_out)
+        targets, outputs = labels.unscaled(selection.targets[done]), labels.unscaled(candidate.held_out[done])
+        metric = HEADLINE[labels.kind]
+        interval = bootstrap_interval(document_scores(labels.kind, targets, outputs)[None])
+        score = f"{formatting.metric_name(metric)} {formatting.interval(*interval, metric)}"
+        return (
+            f"candidate {candidate.name}: {score} on {len(done):,} held-out texts, after {self.budget.elapsed:,.0f} s"
+        )
