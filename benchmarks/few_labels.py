@@ -1,0 +1,265 @@
+"""How good is a classifier from few labels, and after how many minutes: textgraft's default beside what people use.
+
+    python benchmarks/few_labels.py --method default ngrams --sets polarity trec --labels 100 --samples 5 --out FILE
+    PEERS/bin/python benchmarks/few_labels.py --method frozen setfit trainer --model FOLDER …the same… --out FILE
+    python benchmarks/few_labels.py --table FILE
+
+Every line of FILE (JSON lines, appended to) is a training: data set, sample, method, minutes on the clock, and which of
+the test texts were right, so that the table has intervals over texts and samples and paired tests. All methods have the
+same training samples and the same test texts; `default` alone also has the unlabelled rest of the training texts, as a
+user would. The peers (`peers/setfit.txt`) run in an environment of their own, on the same folder of all-MiniLM-L6-v2.
+SetFit and the Trainer have their defaults; the Trainer five epochs.
+
+A sample has at least two texts of each class; of banking77 the same number a class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import lzma
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Rows = list[tuple[str, str]]
+"""Texts and their labels."""
+HERE = Path(__file__).parent
+MAX_POOL = 10_000
+
+
+def _split(rows: Rows, tests: int) -> tuple[Rows, Rows]:
+    random.Random(7).shuffle(rows)
+    return rows[:-tests], rows[-tests:]
+
+
+def polarity(data: Path) -> tuple[Rows, Rows]:
+    folder = data / "sentence-polarity"
+    lines = {name: (folder / f"rt-polarity.{name}").read_text("latin-1").splitlines() for name in ("neg", "pos")}
+    return _split([(line.strip(), name) for name, part in lines.items() for line in part if line.strip()], 2_000)
+
+
+def messages(data: Path) -> tuple[Rows, Rows]:
+    lines = (data / "sms-spam" / "SMSSpamCollection").read_text("utf-8").splitlines()
+    return _split([(text, name.lower()) for name, _, text in (line.partition("\t") for line in lines)], 1_000)
+
+
+def trec(data: Path) -> tuple[Rows, Rows]:
+    def part(name: str) -> Rows:
+        lines = (data / "trec" / name).read_text("latin-1").splitlines()
+        return [(line.split(" ", 1)[1], line.split(":", 1)[0]) for line in lines]
+
+    return part("train.txt"), part("test.txt")
+
+
+def banking(data: Path) -> tuple[Rows, Rows]:
+    def part(name: str) -> Rows:
+        with (data / "banking77" / name).open(encoding="utf-8", newline="") as file:
+            return [(row["text"], row["category"]) for row in csv.DictReader(file)]
+
+    return part("train.csv"), part("test.csv")
+
+
+def imdb(data: Path) -> tuple[Rows, Rows]:
+    def part(name: str) -> Rows:
+        with lzma.open(data / "imdb" / name, "rt", encoding="utf-8") as file:
+            read = (json.loads(line) for line in file)
+            return [(row["text"].replace("<br />", " "), str(row["label"])) for row in read]
+
+    return part("train.jsonl.xz"), part("test.jsonl.xz")
+
+
+SETS: dict[str, Callable[[Path], tuple[Rows, Rows]]] = {
+    "polarity": polarity,
+    "trec": trec,
+    "messages": messages,
+    "banking77": banking,
+    "imdb": imdb,
+}
+
+
+def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows, list[str]]:
+    """A training sample, and the texts that are left without their labels."""
+    order = list(range(len(rows)))
+    random.Random(seed).shuffle(order)
+    each, counts = Counter(label for _, label in rows), Counter[str]()
+    least = max(2, labels // len(each)) if balanced else 2
+    chosen = []
+    for index in order:
+        if counts[rows[index][1]] < least:
+            counts[rows[index][1]] += 1
+            chosen.append(index)
+    taken = set(chosen)
+    chosen += [index for index in order if index not in taken][: max(0, labels - len(chosen))]
+    taken = set(chosen)
+    return [rows[i] for i in chosen], [rows[i][0] for i in order if i not in taken][:MAX_POOL]
+
+
+def default(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+    """`textgraft finetune` on the texts and the pool."""
+    from textgraft import Examples, load
+    from textgraft.core.context import RunContext
+    from textgraft.tasks.classification.finetune import finetune
+
+    with tempfile.TemporaryDirectory() as folder:
+        examples = Examples([text for text, _ in train], [label for _, label in train], "single", source="sample")
+        named = None if model == "default" else model
+        done = finetune(examples, Path(folder) / "out", model=named, unlabelled=pool, context=RunContext(show=False))
+        answers = load(done.folder).predict(tests)
+        return [str(answer) for answer in answers], {"chosen": done.comparison.chosen}
+
+
+def ngrams(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+    """TF-IDF of words and logistic regression, as scikit-learn's users write it."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    made = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(max_iter=1_000))
+    return made.fit(*zip(*train, strict=True)).predict(tests).tolist(), {}
+
+
+def frozen(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+    """Frozen sentence vectors and logistic regression."""
+    from sentence_transformers import SentenceTransformer
+    from sklearn.linear_model import LogisticRegression
+
+    encoder = SentenceTransformer(model, device="cpu")
+    fitted = LogisticRegression(max_iter=1_000).fit(encoder.encode([t for t, _ in train]), [name for _, name in train])
+    return fitted.predict(encoder.encode(tests)).tolist(), {}
+
+
+def setfit(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+    """SetFit with its defaults."""
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    names = sorted({name for _, name in train})
+    data = Dataset.from_dict({"text": [t for t, _ in train], "label": [names.index(name) for _, name in train]})
+    made = SetFitModel.from_pretrained(model, device="cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        asked = TrainingArguments(output_dir=folder, report_to="none", save_strategy="no", show_progress_bar=False)
+        Trainer(model=made, args=asked, train_dataset=data).train()
+    return [names[int(answer)] for answer in made.predict(tests)], {}
+
+
+def trainer(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+    """Hugging Face's Trainer: all weights and a new head, five epochs."""
+    import numpy as np
+    from datasets import Dataset
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        DataCollatorWithPadding,
+        TrainingArguments,
+    )
+    from transformers import Trainer as HuggingFaceTrainer
+
+    names, tokenizer = sorted({name for _, name in train}), AutoTokenizer.from_pretrained(model)
+    network = AutoModelForSequenceClassification.from_pretrained(model, num_labels=len(names))
+
+    def encoded(texts: list[str], labels: list[int]) -> Any:
+        return Dataset.from_dict({**tokenizer(texts, truncation=True, max_length=256), "labels": labels})
+
+    data = encoded([t for t, _ in train], [names.index(name) for _, name in train])
+    with tempfile.TemporaryDirectory() as folder:
+        asked = TrainingArguments(folder, num_train_epochs=5, report_to="none", save_strategy="no", disable_tqdm=True)
+        made = HuggingFaceTrainer(network, asked, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
+        made.train()
+        logits = made.predict(encoded(tests, [0] * len(tests))).predictions
+    return [names[int(answer)] for answer in np.argmax(logits, axis=1)], {}
+
+
+METHODS = {made.__name__: made for made in (ngrams, frozen, setfit, trainer, default)}
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Train and predict whatever FILE does not have yet."""
+    done = {_cell(row) for row in _read(asked.out)}
+    for seed in range(asked.samples):
+        for name in asked.sets:
+            train, test = SETS[name](asked.data)
+            random.Random(8).shuffle(test)
+            test = test[: asked.tests]
+            chosen, pool = sample(train, asked.labels, seed, balanced=name == "banking77")
+            for method in asked.method:
+                about = {"set": name, "labels": asked.labels, "sample": seed, "method": method, "model": asked.model}
+                if _cell(about) in done:
+                    continue
+                began = time.monotonic()
+                answers, more = METHODS[method](chosen, pool, [text for text, _ in test], asked.model)
+                minutes = (time.monotonic() - began) / 60
+                right = [int(answer == label) for answer, (_, label) in zip(answers, test, strict=True)]
+                row = {**about, "texts": len(chosen), "minutes": round(minutes, 3), "right": right, **more}
+                with asked.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+                accuracy = 100 * sum(right) / len(right)
+                print(f"{name:10} sample {seed} {method:8} {accuracy:5.1f} % {minutes:6.2f} min", file=sys.stderr)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+
+
+def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["set"], row["labels"], row["sample"], row["method"], row["model"]
+
+
+def table(path: Path) -> str:
+    """A Markdown table: accuracy with its interval and minutes of each method, and what `default` is ahead by."""
+    import numpy as np
+
+    from textgraft.core.formatting import p_value
+    from textgraft.metrics.classification import bootstrap_interval, paired_test
+
+    rows, lines = _read(path), []
+    for name, labels in dict.fromkeys((row["set"], row["labels"]) for row in rows):
+        cells = [row for row in rows if (row["set"], row["labels"]) == (name, labels)]
+        ours = {row["sample"]: row["right"] for row in cells if row["method"] == "default"}
+        for method in METHODS:
+            of = {row["sample"]: row for row in cells if row["method"] == method}
+            if not of:
+                continue
+            mean, low, high = bootstrap_interval(np.array([of[seed]["right"] for seed in sorted(of)], dtype=float))
+            minutes = np.mean([row["minutes"] for row in of.values()])
+            line = (
+                f"| {name} | {method} | {100 * low_high.mean:.1f} [{100 * low_high.low:.1f}, {100 * low_high.high:.1f}]"
+            )
+            both = sorted(set(of) & set(ours))
+            ahead = ""
+            if method != "default" and both:
+                theirs = np.array([of[seed]["right"] for seed in both], dtype=float)
+                test = paired_test(np.array([ours[seed] for seed in both], dtype=float), theirs)
+                ahead = f"{100 * test.difference:+.1f} ({p_value(test.p)})"
+            lines.append(f"{line} | {minutes:.2f} | {len(of)} | {ahead} |")
+    head = "| data | method | accuracy % [95 % interval] | minutes | samples | default ahead by |\n|---|---|---|---|---|---|"
+    return "\n".join([head, *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", nargs="+", choices=METHODS, default=["default", "ngrams"])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["polarity", "trec", "messages", "banking77"])
+    parser.add_argument("--labels", type=int, default=100)
+    parser.add_argument("--samples", type=int, default=5)
+    parser.add_argument("--tests", type=int, default=1_000, help="at most so many test texts")
+    parser.add_argument("--model", default="default", help="a folder of sentence-transformers; for `default` a name")
+    parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "few_labels.jsonl")
+    parser.add_argument("--table", type=Path, help="print the table of this file, and train nothing")
+    asked = parser.parse_args()
+    if asked.table is not None:
+        print(table(asked.table))
+        return
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    run(asked)
+
+
+if __name__ == "__main__":
+    main()
