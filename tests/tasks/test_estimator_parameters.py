@@ -1,5 +1,6 @@
 """Parameters of the estimators: `fit` refuses wrong ones by name, and no two remedies lead to each other."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,12 @@ def test_every_parameter_has_a_rule_that_its_default_keeps(kind: type, rules: An
     parameters = kind().get_params()
     assert set(rules) == set(parameters) - others
     assert {name: rule(parameters[name]) for name, rule in rules.items()} == dict.fromkeys(rules, "")
+
+
+def test_the_time_limit_may_be_none_at_all() -> None:
+    limit = classification.PARAMETERS["minutes"]
+    assert {limit(value) for value in (None, math.inf, 0.5, np.float32(3))} == {""}
+    assert all(limit(value) for value in (-math.inf, -1))
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), WRONG, ids=lambda value: getattr(value, "__name__", repr(value)))

@@ -47,7 +47,9 @@ def compare(
     adapt_minutes: o.AdaptMinutes = None,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", min=0.01, help="For default: leave out a language model that would take longer."),
+        typer.Option(
+            "--minutes", min=0.01, help="For default: time limit of each model selection, as in finetune; else none."
+        ),
     ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",

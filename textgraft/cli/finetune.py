@@ -28,8 +28,9 @@ def finetune(
         typer.Option(
             "--model",
             "-m",
-            help="A name of `textgraft models` or a folder; several as MODEL+MODEL. Else a sentence encoder that is "
-            "here and knows the language, such as minilm; else en-gpt-small, with --recipe en-ulmfit; Thai: th-ulmfit.",
+            help="A name of `textgraft models` or a folder; several as MODEL+MODEL. Else a sentence encoder for the "
+            "texts' language that is installed or cached, such as minilm; else en-gpt-small, for Thai th-ulmfit. With "
+            "--recipe: en-ulmfit, for Thai th-ulmfit.",
         ),
     ] = None,
     valid: Annotated[Path | None, typer.Option("--valid", help="Labelled texts for early stopping.")] = None,
@@ -39,7 +40,7 @@ def finetune(
         bool,
         typer.Option(
             "--adapt/--no-adapt",
-            help="Adapt the language model to the unlabelled text, into OUT.lm, if that is likely to help.",
+            help="Adapt the language model to the unlabelled text, into OUT.lm, if that is likely to help and in time.",
         ),
     ] = True,
     recipe: Annotated[
@@ -81,16 +82,16 @@ def finetune(
         typer.Option(
             "--minutes",
             min=0.01,
-            help="A limit, not a duration, on the clock: what would take longer than is left is not begun. 5 on a "
-            "processor, none on a GPU; inf: none. Not with --recipe.",
+            help="Time limit of the whole model selection, on the clock: what would take longer than is left is not "
+            "begun. A limit, not a duration. 5 on a processor, none on a GPU; inf: none. Not with --recipe.",
         ),
     ] = None,
     rungs: Annotated[
         str | None,
         typer.Option(
             "--rungs",
-            help="Repeat the choices of an earlier run, as its run.json has them, whatever the machine: "
-            "linear,bert-probe,bert-co-training:5000,bert:2.",
+            help="Repeat what an earlier run had time for, as `rungs` in its run.json has it, whatever the machine: "
+            "bert-probe,bert-co-training:5000,bert:2.",
         ),
     ] = None,
     seed: o.Seed = 0,
@@ -112,7 +113,8 @@ def finetune(
     """Train a classifier on labelled texts and evaluate it beside linear baselines.
 
     Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers, chosen by
-    cross-validation; the scores of all candidates are printed.
+    cross-validation. Candidates are tried from the cheapest to the dearest, as many as --minutes allows, and the score
+    of each is shown as soon as it is there.
     """
     from textgraft.core.context import RunContext
     from textgraft.data.checks import to_json

@@ -65,6 +65,11 @@ def positive(value: Any) -> str:
     return "" if _is_number(value) and 0 < value < math.inf else "Give a number above 0."
 
 
+def limit(value: Any) -> str:
+    """A number above 0, or infinity; True is none."""
+    return "" if _is_number(value) and value > 0 else "Give a number above 0, or infinity."
+
+
 def flag(value: Any) -> str:
     """True or False, or 1 or 0."""
     valid = isinstance(value, bool | np.bool_ | Integral) and value in (0, 1)

@@ -19,7 +19,7 @@ class CandidateReport:
         weight: Its weight in the ensemble, from 0 to 1.
         reason: The reason why it was left out or rejected; empty for a candidate that was scored.
         method: The `method` that fits it alone: "fine-tuned" for the candidate "gpt", "linear-probe" for "gpt-probe";
-            empty for one of a tagger.
+            empty for one of a tagger, and for co-training with an encoder's vectors, which is in the ensemble only.
     """
 
     score: float | None

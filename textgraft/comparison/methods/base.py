@@ -38,7 +38,7 @@ class MethodOptions:
         seeds: Number of training samples of each number of labels.
         show: Show progress on stderr.
         kind: Kind of the labels, where it is known.
-        minutes: Time limit for the trainings of the language model in each ensemble of `default`, as in `finetune`.
+        minutes: Time limit of each model selection of `default`, as in `finetune`; None: none.
         default_models: Default models for the script of the texts.
     """
 

@@ -27,6 +27,7 @@ from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.tasks import estimator_parameters as parameters
+from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
@@ -49,7 +50,7 @@ PARAMETERS: Mapping[str, parameters.Rule] = {
     "method": parameters.one_of(METHODS),
     "recipe": parameters.optional(parameters.name),
     "adapt": parameters.flag,
-    "minutes": parameters.optional(parameters.positive),
+    "minutes": parameters.optional(parameters.limit),
     "folds": parameters.optional(parameters.integer(2)),
     "seed": parameters.integer(0),
     "max_tokens": parameters.integer(1),
@@ -63,16 +64,19 @@ PARAMETERS: Mapping[str, parameters.Rule] = {
 class TextClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of texts from a few labels: `textgraft finetune` as a scikit-learn estimator.
 
-    By default it fits several candidates (n-grams, and on unlabelled texts LSA and co-training; a linear probe of a
-    language model, and the language model fine-tuned), scores each on held-out folds of the training texts, and
-    predicts with their weighted ensemble. The same data, parameters and seed give the same probabilities as the command
-    line.
+    By default it fits candidates from the cheapest to the dearest, each only if it fits into `minutes`: n-grams, a
+    linear probe of an encoder, on unlabelled texts co-training, also with the encoder's vectors, and LSA, and the
+    fine-tuned encoder. Each is scored on held-out folds of the training texts, and the weighted ensemble of them
+    predicts. The same data, parameters and seed give the same probabilities as the command line, as long as the time
+    limit decides nothing.
 
     Parameters
     ----------
     model : str or Path, default=None
-        Name or folder of the language model, or several as MODEL+MODEL. None is the default model for the script of
-        the texts (textgraft.models.default_models).
+        Name or folder of the language model, or several as MODEL+MODEL. None is, for the ensemble and the linear probe,
+        the largest sentence encoder of `textgraft.list_models` up to 150 million parameters that is installed or in the
+        cache and is for the language of the texts (textgraft.models.default_encoders). Where there is none, and for
+        "fine-tuned", it is a bundled model by the script of the texts (textgraft.models.default_models).
     method : str, default="ensemble"
         "ensemble" chooses among the candidates. To fit one of them alone: "linear" (n-grams), "lsa", "co-training",
         "linear-probe" or "fine-tuned". "vectors", which is none of them, is logistic regression on weighted means of
@@ -84,10 +88,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         to them. Those that `fit` is given take precedence.
     adapt : bool, default=True
         Continue the pretraining of the language model on the unlabelled texts, where there are any. The ensemble does
-        so only if the first fold shows that it may be worth it.
+        so only if the first fold shows that it may be worth it and there is time for it, and never with a sentence
+        encoder, whose vectors are part of co-training instead.
     minutes : float, default=None
-        Time limit for all trainings of one language model in the ensemble; one that would take longer is left out.
-        Adapting does not count.
+        Time limit of the ensemble's model selection, adapting included, in minutes of the wall clock. What would take
+        longer than is left is not begun, or with fewer unlabelled texts or folds; `candidates_` has the reason. None is
+        5 on a processor and no limit on a GPU; infinity is no limit.
     folds : int, default=None
         Number of cross-validation folds, 2 or more. None is five, fewer where a class has fewer texts, and one held-out
         fifth of more than 2,000 texts.
@@ -112,7 +118,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     candidates_ : dict of str to CandidateReport
         For each candidate its score on held-out folds, its weight, the `method` that fits it alone, and the reason if
         it was left out. Linear candidates bear the name of their method. Those of a language model bear the name of its
-        family: "gpt" is the method "fine-tuned", and "gpt-probe" the method "linear-probe".
+        family: "gpt" is the method "fine-tuned", and "gpt-probe" the method "linear-probe". "bert-co-training", with
+        the vectors of a sentence encoder as a view, is in the ensemble only, and its `method` is empty.
     classifier_ : Classifier
         The fitted model, as `textgraft.load` gives it.
 
@@ -367,13 +374,17 @@ def _parameters_of(models: OpenedModels) -> dict[str, Any]:
 
 
 def candidate_method(name: str) -> str:
-    """The method that fits a candidate alone.
+    """The method that fits a candidate alone; empty where there is none.
 
     >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
     ('lsa', 'linear-probe', 'fine-tuned')
+    >>> candidate_method("bert-co-training")  # of the ensemble only
+    ''
     """
     if name in LINEAR_METHODS:
         return name
+    if name.endswith(encoder_co_training_name("")):
+        return ""
     return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
 
 

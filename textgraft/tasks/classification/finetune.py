@@ -57,10 +57,11 @@ def finetune(
     """Fine-tune a language model on labelled texts and save a classifier at `out`, with an evaluation.
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe the result is a weighted ensemble
-    of the language model and of linear classifiers (tasks.classification.linear_candidates), with weights by their
-    predictions for held-out training texts (tasks.classification.model_selection); `comparison.chosen` says what and
-    why. Probabilities are temperature-scaled on `valid` or on the folds' held-out texts. The folder holds report.html
-    too. After an interruption the same call continues.
+    of candidates from the cheapest to the dearest (tasks.classification.ladder), as many as `options.minutes` allows,
+    with weights by their predictions for held-out training texts (tasks.classification.model_selection);
+    `comparison.chosen` says what and why, and run.json has what the clock decided (`rungs`) and when each result was
+    there (`ladder`). Probabilities are temperature-scaled on `valid` or on the folds' held-out texts. The folder holds
+    report.html too. After an interruption the same call continues.
 
     Args:
         train: Labelled texts: anything that `read` takes.
@@ -71,9 +72,10 @@ def finetune(
             a candidate.
         valid: Labelled texts for early stopping.
         test: Labelled texts to measure on; without them scores are of `valid`, or else of cross-validation.
-        unlabelled: Texts without labels for the linear classifiers, and with `options.adapt` for the language models,
+        unlabelled: Texts without labels for LSA and co-training, and with `options.adapt` for the language models,
             which are then adapted to them first (tasks.language_modeling.adapt, by the same recipe) and kept beside
-            `out` (`adapted_path`); without a recipe only once a first fold has shown that it is worth it.
+            `out` (`adapted_path`); without a recipe only if a first fold shows that it is worth it and there is time
+            for it, and no sentence encoder, whose vectors are a view of co-training.
         options: Everything about the fine-tuning but the data.
         context: Seed, device, precision, threads, progress, and whether `out` may be replaced.
 
@@ -100,10 +102,11 @@ def finetune(
     setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
     selection, options = setup.selection, setup.options
     choice: WeightedEnsemble | None = None
+    ladder_record: Mapping[str, Any] = {}
     if options.selects and selection.splits:
         ladder = Ladder(selection, setup.budget, feature_maps(selection), options.max_tokens)
         choice = _select(ladder, setup)
-        members = ladder.members
+        members, ladder_record = ladder.members, ladder.record()
         comparison = _ensemble_comparison(choice, selection, ladder.shared_seconds)
     else:
         setup = setup.adapted_readings()
@@ -115,7 +118,10 @@ def finetune(
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
-        record=run_record(out, setup, comparison) | choice_record(choice, sources) | setup.budget.record(),
+        record=run_record(out, setup, comparison)
+        | choice_record(choice, sources)
+        | setup.budget.record()
+        | ladder_record,
         evaluation=train.take(selection.held_out.tolist()) if selection.evaluation is None else selection.evaluation,
         members=members,
         stages=setup.stages,

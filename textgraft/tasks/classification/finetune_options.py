@@ -115,7 +115,8 @@ class FinetuneOptions:
     def budget_seconds(self) -> float | None:
         """Time limit of the model selection in seconds; None: none."""
         minutes = self.minutes
-        if minutes is None and self.method == ENSEMBLE and resolve_device(self.settings.device).type == "cpu":
+        limited = self.method == ENSEMBLE and self.selects
+        if minutes is None and limited and resolve_device(self.settings.device).type == "cpu":
             minutes = DEFAULT_MINUTES
         return None if minutes is None or math.isinf(minutes) else 60 * minutes
 

@@ -1,8 +1,9 @@
 """The ladder of `finetune`: candidates from the cheapest to the dearest, each begun only if the budget allows it.
 
-n-grams; a linear probe of the encoder; LSA and co-training on the unlabelled texts, also with the encoder's vectors;
-fine-tuning, which may begin with adaptation to the unlabelled texts. Every candidate predicts the held-out texts, and
-the weighted ensemble (model_selection.py) decides which are kept.
+n-grams; a linear probe of the encoder; co-training on the unlabelled texts with a sentence encoder's vectors as a view,
+and its contrastive fine-tuning; LSA and co-training without the encoder; fine-tuning of other language models, which
+may begin with adaptation to the unlabelled texts. Every candidate predicts the held-out texts, and the weighted
+ensemble (model_selection.py) decides which are kept.
 """
 
 from __future__ import annotations
@@ -16,11 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.linear.co_training import CoTrainedClassifier
 from textgraft.linear.methods import LINEAR_METHODS, FeatureMaps
-from textgraft.metrics.classification import HEADLINE, bootstrap_interval, document_scores
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.costs import TRAINING, Costs
@@ -32,9 +31,9 @@ from textgraft.tasks.classification.linear_probe import linear_probe_candidate, 
 from textgraft.tasks.classification.model_selection import (
     WeightedEnsemble,
     language_candidate,
-    predicted,
     weighted_ensemble,
 )
+from textgraft.tasks.classification.rung_result import RungResult
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.vector_cache import VectorCache
 
@@ -113,6 +112,7 @@ class Ladder:
         left_out: Methods that do not apply or were not begun, with reasons.
         rejected: Language models that were rejected, and linear probes that took too long.
         members: The language models that were trained.
+        results: The score of each candidate on the held-out texts, in the order in which they were there.
     """
 
     selection: SelectionContext
@@ -124,6 +124,7 @@ class Ladder:
     left_out: dict[str, str] = field(default_factory=dict)
     rejected: dict[str, EarlyRejected] = field(default_factory=dict)
     members: dict[str, Member] = field(default_factory=dict)
+    results: list[RungResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.costs = Costs(self.selection)
@@ -306,19 +307,12 @@ class Ladder:
         return EarlyRejection(list(self.candidates.values()), self.selection, before_adapting=before_adapting)
 
     def _add(self, candidate: Candidate) -> None:
-        """Keep a candidate and show its score on the held-out texts."""
+        """Keep a candidate, and its score on the held-out texts, which is shown."""
         self.candidates[candidate.name] = candidate
+        self.results.append(RungResult.of(candidate, self.selection, self.budget.elapsed))
         if self.selection.run.show:
-            print(self._line(candidate), file=sys.stderr, flush=True)
+            print(self.results[-1], file=sys.stderr, flush=True)
 
-    def _line(self, candidate: Candidate) -> str:
-        """`candidate linear-probe: accuracy 72.9 % [63.0, 81.0] on 100 held-out texts, after 9 s`."""
-        labels, selection = self.selection.labels, self.selection
-        done = predicted(candidate.held_out)
-        targets, outputs = labels.unscaled(selection.targets[done]), labels.unscaled(candidate.held_out[done])
-        metric = HEADLINE[labels.kind]
-        interval = bootstrap_interval(document_scores(labels.kind, targets, outputs)[None])
-        score = f"{formatting.metric_name(metric)} {formatting.interval(*interval, metric)}"
-        return (
-            f"candidate {candidate.name}: {score} on {len(done):,} held-out texts, after {self.budget.elapsed:,.0f} s"
-        )
+    def record(self) -> dict[str, Any]:
+        """The results as in run.json."""
+        return {"ladder": [result.record() for result in self.results]}
