@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.tasks.classification import budget as module
 from textgraft.tasks.classification.budget import Budget, Decision, parse_rungs
+from textgraft.training.phases import Phase, Stage
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_a_run_is_repeated_whatever_the_clock_says(clock: list[float]) -> None:
 def test_a_resumed_run_decides_as_before(tmp_path: Path, clock: list[float]) -> None:
     first = Budget(60, folder=tmp_path)
     assert first.choose("a", [1], lambda _: 1).amount == 1
-    first.not_begun("b", "rejected: too slow")
+    first.correct("b", 0, "rejected: too slow")
     clock[0] += 1_000
     again = Budget(0.001, folder=tmp_path)
     assert again.choose("a", [1], lambda _: 1).amount == 1
@@ -77,3 +79,23 @@ def test_rungs_on_the_command_line() -> None:
     for wrong in ("", "a,,b", "a:x", "a:0", ":3", "a:-1"):
         with pytest.raises(UserError, match="is not a rung"):
             parse_rungs(wrong)
+
+
+def test_a_phase_costs_what_it_trains() -> None:
+    """Of ten texts of 20 tokens: all layers, the upper half, and the head alone, which encodes the texts once."""
+    from textgraft.tasks.classification import costs
+
+    class Encoder:
+        def layer_groups(self) -> list[None]:
+            return [None] * 4
+
+    def plan(**phase: object) -> SimpleNamespace:
+        stage = Stage(phases=(Phase(name="p", epochs=5, lr=0.1, **phase),), batch_size=10)  # type: ignore[arg-type]
+        return SimpleNamespace(language_model=SimpleNamespace(encoder=Encoder()), stage=stage)
+
+    def tokens(**phase: object) -> float:
+        return costs.training_tokens(plan(**phase), [20] * 10)  # type: ignore[arg-type]
+
+    assert tokens() == pytest.approx(costs.OVERHEAD * 5 * 200 * 3)
+    assert tokens(trainable=3) == pytest.approx(costs.OVERHEAD * 5 * 200 * 2)
+    assert tokens(trainable=1) == 200

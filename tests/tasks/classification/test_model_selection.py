@@ -506,7 +506,7 @@ def test_the_rungs_of_a_run_repeat_it_without_a_clock(
     quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {"folds": 2, "settings": SETTINGS}
-    some = {"lsa": 1, "ulmfit-probe": 1, "ulmfit": 1}
+    some = {"lsa": 1, "ulmfit-probe": 1, "ulmfit": 2}
     first = quick(test=TEST, unlabelled=POOL, options=FinetuneOptions(rungs=some, **asked))
     assert set(first.record["ensemble"]["candidates"]) == {"linear", "lsa", "ulmfit-probe", "ulmfit"}
     assert first.record["rungs"] == some

@@ -91,9 +91,9 @@ class Budget:
             self._record(rung, self._decided(rung, amounts, seconds, share))
         return self.decisions[rung]
 
-    def not_begun(self, rung: str, reason: str) -> None:
-        """Record that a rung was given up, for a reason that depends on the clock."""
-        self._record(rung, Decision(0, reason))
+    def correct(self, rung: str, amount: int, reason: str = "") -> None:
+        """Record what a rung has done in the end, where the clock stopped it or less was enough; 0: nothing."""
+        self._record(rung, Decision(amount, reason))
 
     def _decided(self, rung: str, amounts: Sequence[int], seconds: Callable[[int], float], share: float) -> Decision:
         if self._repeat is not None:

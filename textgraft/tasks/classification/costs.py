@@ -6,6 +6,7 @@ limit (training.driver.drive).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 
@@ -14,20 +15,21 @@ import numpy as np
 from textgraft.linear.ngrams import Counts, is_space_separated
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.fine_tuned import EncodedData, TrainingConfig
-from textgraft.tasks.classification.first_fold import fold_tokens
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.training import Plan
 
-TRAINING = 4.0
-"""Duration of a training step over that of encoding its texts: forward, twice that for gradients, and the update."""
-LINEAR_METHOD = {"lsa": 12.0, "co-training": 60.0}
+OVERHEAD = 1.3
+"""Duration of a training step over that of its products: padding, dropout, the optimizer."""
+TRAINING = 3 * OVERHEAD
+"""Duration of a training step of all layers over that of encoding its texts: forward, and twice that for gradients."""
+LINEAR_METHOD = {"lsa": 5.0, "co-training": 16.0}
 """Duration of fitting a linear method's feature maps to unlabelled texts over that of counting their n-grams."""
-FIT = 4e-8
-"""Seconds a text, dimension and class of a logistic regression on dense vectors, all its iterations together."""
+FIT = 3.5e-7
+"""Seconds a text, dimension and class ** 0.6 of the logistic regressions of a co-training."""
 SAMPLE = 200
 """Unlabelled texts whose counting is timed."""
 ENCODED = 32
-"""Texts whose encoding is timed, after the first few of them have warmed up the model."""
+"""Texts whose encoding is timed, the second time that they are encoded."""
 MIN_SECONDS = 0.5
 
 
@@ -65,22 +67,21 @@ class Costs:
     def co_training(self, texts: int, dimensions: int) -> float:
         """Seconds of the regressions of co-training on so many unlabelled texts, its folds included."""
         selection = self._selection
-        fits = 1 + len(selection.splits)
-        return MIN_SECONDS + fits * FIT * texts * dimensions * max(2, selection.labels.num_outputs)
+        fits, classes = 1 + len(selection.splits), max(2, selection.labels.num_outputs)
+        return MIN_SECONDS + fits * FIT * texts * dimensions * classes**0.6
 
     def training(self, plan: Plan, reading: EncodedData, config: TrainingConfig, folds: int) -> float:
         """Seconds of a fine-tuning: so many folds, and the trainings on all texts."""
-        tokens = fold_tokens(plan, reading, config) if config.splits else 0.0
-        part = reading.parts["train"]
-        of_texts = sum(map(len, part.sequences)) or 1
-        a_token = self.encoding(reading.source, list(self._selection.train.texts)) / of_texts
-        return TRAINING * a_token * tokens * (folds + config.seeds)
+        sequences = reading.parts["train"].sequences
+        a_token = self.encoding(reading.source, self._selection.train.texts) / (sum(map(len, sequences)) or 1)
+        kept = config.splits[0][0] if config.splits else range(len(sequences))
+        return a_token * training_tokens(plan, [len(sequences[i]) for i in kept]) * (folds + config.seeds)
 
     def _measured_encoding(self, source: Artifact) -> float:
         """Seconds a character."""
         texts = sample_of(self._selection.train.texts, ENCODED)
         precision = self._selection.run.precision or "auto"
-        source.embed(texts[:4], precision=precision)
+        source.embed(texts, precision=precision)
         began = time.perf_counter()
         source.embed(texts, precision=precision)
         return (time.perf_counter() - began) / max(1, sum(map(len, texts)))
@@ -88,7 +89,32 @@ class Costs:
     def _measured_counting(self) -> float:
         """Seconds a text."""
         texts = sample_of(self._selection.unlabelled, SAMPLE)
+        if not texts:
+            return 0.0
         kind = "word 1-2-grams" if is_space_separated(texts) else "character 1-3-grams"
         began = time.perf_counter()
         Counts.of(texts, kind, max_features=100_000, min_df=1)
         return (time.perf_counter() - began) / max(1, len(texts))
+
+
+def training_tokens(plan: Plan, lengths: Sequence[int]) -> float:
+    """Number of tokens that take as long to encode as one training takes.
+
+    A phase that trains the upper layers only needs no gradients of those below, and one of the head alone encodes the
+    texts once.
+
+    Args:
+        plan: The configuration of the classifiers.
+        lengths: Numbers of tokens of the training texts.
+    """
+    groups = len(plan.language_model.encoder.layer_groups()) + 1  # and the head
+    per_epoch = math.ceil(len(lengths) / plan.stage.batch_size)
+    a_step = plan.stage.batch_size * float(np.mean(lengths))
+    total = 0.0
+    for phase in plan.stage.plan(groups, per_epoch):
+        trained = sum(rate is not None for rate in phase.rates(groups)) - 1
+        if trained <= 0:
+            total += sum(lengths)
+        else:
+            total += OVERHEAD * phase.steps(per_epoch) * a_step * (1 + 2 * trained / (groups - 1))
+    return total

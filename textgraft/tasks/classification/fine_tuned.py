@@ -230,11 +230,15 @@ def train_member(
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
+TOO_SLOW = "rejected: its"
+"""Beginning of the reason of a rejection by the time limit."""
+
+
 def too_slow_reason(what: str, seconds: float, allowed: float) -> str:
     """The reason for a rejection by the time limit; `what` names the step that would take `seconds`."""
     took, limit = formatting.minutes(seconds), formatting.minutes(allowed)
     took = f"a little over {took}" if took == limit else took
-    return f"rejected: its {what} would take {took} min, of {limit} allowed"
+    return f"{TOO_SLOW} {what} would take {took} min, of {limit} allowed"
 
 
 def adapt_seconds(source: Artifact) -> float:

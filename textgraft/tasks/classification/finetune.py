@@ -118,10 +118,12 @@ def finetune(
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
-        record=run_record(out, setup, comparison)
-        | choice_record(choice, sources)
-        | setup.budget.record()
-        | ladder_record,
+        record={
+            **run_record(out, setup, comparison),
+            **choice_record(choice, sources),
+            **setup.budget.record(),
+            **ladder_record,
+        },
         evaluation=train.take(selection.held_out.tolist()) if selection.evaluation is None else selection.evaluation,
         members=members,
         stages=setup.stages,

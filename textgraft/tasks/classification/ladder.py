@@ -25,11 +25,12 @@ from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.costs import TRAINING, Costs
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, EncodedData, Member
+from textgraft.tasks.classification.fine_tuned import TOO_SLOW, EarlyRejected, EncodedData, Member
 from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidate, why_left_out
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
 from textgraft.tasks.classification.model_selection import (
     WeightedEnsemble,
+    completed_folds,
     language_candidate,
     weighted_ensemble,
 )
@@ -290,9 +291,12 @@ class Ladder:
             member = one.train(reading, self._early_rejection(), decision.amount, limit)
         except EarlyRejected as lost:
             self.rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
+            if lost.reason.startswith(TOO_SLOW):  # a run without a clock repeats it by not beginning
+                self.budget.correct(one.name, 0, lost.reason)
             return
         self.members[one.name] = member
         candidate = language_candidate(one.name, member, self.selection, one.record(member))
+        self.budget.correct(one.name, completed_folds([candidate], self.selection))
         self._add(replace(candidate, seconds=candidate.seconds + spent))
 
     def _begin_adaptation(self, one: FineTuningCandidate) -> bool:
