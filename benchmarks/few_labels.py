@@ -103,8 +103,9 @@ def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows,
 
 def default(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
     """`textgraft finetune` on the texts and the pool."""
-    from textgraft import Examples, load
+    from textgraft import load
     from textgraft.core.context import RunContext
+    from textgraft.data.examples import Examples
     from textgraft.tasks.classification.finetune import finetune
 
     with tempfile.TemporaryDirectory() as folder:
