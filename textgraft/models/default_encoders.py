@@ -44,11 +44,12 @@ def language_of(texts: Iterable[str]) -> str:
 def default_encoder(texts: Iterable[str]) -> str | None:
     """Name of the sentence encoder that `finetune` begins with where none is named; None where there is none here.
 
-    Of several the largest up to MAX_PARAMETERS; where the language is not known, of those for several languages.
+    Those of the language alone come before those of several, and larger ones, up to MAX_PARAMETERS, before smaller
+    ones; where the language is not known, only those of several languages are suitable.
     """
     language = language_of(texts)
     suitable = [entry for entry in CATALOGUE if _suits(entry, language)]
-    for entry in sorted(suitable, key=lambda entry: -entry.parameters):
+    for entry in sorted(suitable, key=lambda entry: (len(entry.languages) > 1, -entry.parameters)):
         if in_package(entry) is not None or in_cache(entry) is not None:
             return entry.name
     return None

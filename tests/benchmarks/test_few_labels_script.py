@@ -1,0 +1,55 @@
+"""The benchmark of few labels: its samples are fair, and a run goes on where it was stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import few_labels
+
+ROWS = [(f"a good text {i}", "good") for i in range(40)] + [(f"a bad text {i}", "bad") for i in range(20)]
+ROWS += [(f"an odd text {i}", "odd") for i in range(3)]
+
+
+def test_a_sample_has_every_class_and_the_pool_none_of_it() -> None:
+    chosen, pool = few_labels.sample(ROWS, 10, 0, balanced=False)
+    assert len(chosen) == 10
+    assert min(Counter(label for _, label in chosen).values()) >= 2
+    assert not {text for text, _ in chosen} & set(pool)
+    assert len(pool) == len(ROWS) - 10
+    assert few_labels.sample(ROWS, 10, 0, balanced=False) == (chosen, pool)
+    assert few_labels.sample(ROWS, 10, 1, balanced=False)[0] != chosen
+    even, _ = few_labels.sample(ROWS, 9, 0, balanced=True)
+    assert Counter(label for _, label in even) == {"good": 3, "bad": 3, "odd": 3}
+
+
+def test_each_cell_is_trained_once_and_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(few_labels.SETS, "polarity", lambda data: (list(ROWS), list(ROWS)))
+    monkeypatch.setitem(few_labels.METHODS, "default", lambda train, pool, tests, model: (["good"] * len(tests), {}))
+    asked = argparse.Namespace(
+        method=["ngrams", "default"], sets=["polarity"], labels=12, samples=2, tests=50, model="default"
+    )
+    asked.data, asked.out = tmp_path, tmp_path / "out.jsonl"
+    few_labels.run(asked)
+    lines = asked.out.read_text().splitlines()
+    few_labels.run(asked)
+    assert asked.out.read_text().splitlines() == lines
+    assert [(row["method"], row["sample"], len(row["right"])) for row in map(json.loads, lines)] == [
+        ("ngrams", 0, 50),
+        ("default", 0, 50),
+        ("ngrams", 1, 50),
+        ("default", 1, 50),
+    ]
+    head, _, ngrams, default = few_labels.table(asked.out).splitlines()
+    assert head.startswith("| data | method | accuracy")
+    assert ngrams.startswith("| polarity | ngrams | ")
+    assert "(p " in ngrams
+    assert default.endswith("| 2 |  |")
