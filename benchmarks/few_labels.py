@@ -113,7 +113,7 @@ def default(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple
         named = None if model == "default" else model
         done = finetune(examples, Path(folder) / "out", model=named, unlabelled=pool, context=RunContext(show=False))
         answers = load(done.folder).predict(tests)
-        return [str(answer) for answer in answers], {"chosen": done.comparison.chosen}
+        return [str(answer.label) for answer in answers], {"chosen": done.comparison.chosen}
 
 
 def ngrams(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
