@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix, diags, vstack
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import normalize
+from threadpoolctl import threadpool_limits
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
@@ -203,6 +204,8 @@ class CoTrainedClassifier:
         self.pool = pool
         self.seed = seed
 
+    # Matrices of some thousand rows: BLAS threads that wait for one another make the fits several times as long.
+    @threadpool_limits.wrap(limits=1, user_api="blas")
     def fit(
         self,
         texts: Sequence[str],

@@ -13,6 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import softmax
+from threadpoolctl import threadpool_limits
 
 from textgraft.data.examples import TargetKind
 from textgraft.data.targets import TARGETS
@@ -194,6 +195,7 @@ class Output:
         return cls(kind, layers, width, setting, state.setting("about", str))
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # as in co_training
 def fit_output(features: Any, targets: NDArray, kind: TargetKind, classes: int, seed: int) -> Output:
     """Fit logistic regression (numeric: ridge), its C chosen by cross-validation where the data allow it.
 
@@ -231,6 +233,7 @@ def fit_latent_output(
     return variant, output
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # as in co_training
 def fit_variant(
     views: Sequence[Sequence[NDArray]], targets: NDArray, kind: TargetKind, classes: int, seed: int
 ) -> tuple[int, list[Output]]:

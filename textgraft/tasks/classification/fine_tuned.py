@@ -164,7 +164,12 @@ class TrainingConfig:
         """Time limit in seconds of the training of a fold on the texts `kept`, of `texts` in all."""
         if self.seconds is None:
             return None
-        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits[: self.folds]) + self.seeds * texts)
+        folds = min(self.folds or len(self.splits), MIN_FOLDS)  # further ones are begun only if there is time for them
+        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits[:folds]) + self.seeds * texts)
+
+    def has_time(self, spent: float, a_training: float) -> bool:
+        """True if after `spent` seconds another fold of `a_training` seconds and the final trainings fit."""
+        return self.seconds is None or spent + a_training * (1 + self.seeds) <= self.seconds
 
 
 def train_first_fold(
@@ -295,6 +300,8 @@ def _train_folds(
         seconds += trained.seconds
         rejection = early_rejection.rejection(logits, number) if early_rejection is not None else None
         if rejection is not None or (early_rejection is not None and early_rejection.is_accepted(logits, number)):
+            break
+        if number >= MIN_FOLDS and not training_config.has_time(seconds, seconds / number):
             break
     return Folds(training_config.splits, logits, seconds), rejection
 
