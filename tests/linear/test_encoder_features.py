@@ -49,6 +49,14 @@ def test_its_state_is_all_of_it(features: EncoderFeatures) -> None:
         EncoderFeatures.from_state(State())
 
 
+def test_a_saved_one_cuts_texts_as_it_was_fitted(tiny_lm: Path) -> None:
+    encoder, long = loading.load_network(tiny_lm), [" ".join(TEXTS[i : i + 8]) for i in range(9)]
+    short = EncoderFeatures(encoder, lambda texts: encoder.embed(texts, max_tokens=12), max_tokens=12).fit(TEXTS)
+    again = EncoderFeatures.from_state(short.state())
+    np.testing.assert_array_equal(again.transform(long), short.transform(long))
+    assert not np.allclose(again.transform(long), EncoderFeatures(encoder).fit(TEXTS).transform(long), atol=1e-3)
+
+
 def test_co_training_with_it_is_saved_and_opened(features: EncoderFeatures, tmp_path: Path) -> None:
     maps = FeatureMaps(TEXTS, tmp_path / "maps")
     lsa = maps.of(LSA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
@@ -30,12 +31,20 @@ class EncoderFeatures:
     Args:
         encoder: The pretrained model.
         embed: Function from texts to its vectors (N, D), such as one that remembers them; None: its own.
+        max_tokens: Length in tokens that longer texts are cut to; None: the model's own.
     """
 
     form: ClassVar[str] = "encoder"
 
-    def __init__(self, encoder: Artifact, embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None) -> None:
-        self.encoder, self._embed = encoder, embed or encoder.embed
+    def __init__(
+        self,
+        encoder: Artifact,
+        embed: Callable[[Sequence[str]], NDArray[np.float32]] | None = None,
+        *,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.encoder, self.max_tokens = encoder, max_tokens
+        self._embed = embed or partial(encoder.embed, max_tokens=max_tokens)
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Fit the rotation to unlabelled texts."""
@@ -81,7 +90,7 @@ class EncoderFeatures:
         arrays = {f"encoder.{name}": value for name, value in from_safetensors(files[WEIGHTS]).items()}
         arrays |= {"centre": self._centre, "axes": self._axes}
         description = {key: value for key, value in config.items() if key not in ("files", "format", "sha256")}
-        settings = {"about": self.about, "encoder": description, "run": self.encoder.run}
+        settings = {"about": self.about, "encoder": description, "run": self.encoder.run, "max_tokens": self.max_tokens}
         return State(settings, arrays, {"tokenizer": json.loads(files[TOKENIZER])})
 
     @classmethod
@@ -96,7 +105,7 @@ class EncoderFeatures:
         }
         config = {**state.setting("encoder", dict), "files": dict.fromkeys(files, "")}
         try:
-            features = cls(from_files(files, config))
+            features = cls(from_files(files, config), max_tokens=state.settings.get("max_tokens"))
         except UserError as error:
             raise UserError(error.message, where=error.where, remedy=error.remedy or RESTORE) from error
         features.about = state.setting("about", str)

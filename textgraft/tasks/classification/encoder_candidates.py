@@ -37,6 +37,6 @@ def encoder_pool(vectors: VectorCache, feature_maps: FeatureMaps, limit: int) ->
     with Meter() as meter:
         lsa = feature_maps.of(LSA)
         sample = feature_maps.counted.sample(limit, seed=feature_maps.seed)
-        encoder = EncoderFeatures(vectors.encoder, vectors).fit(sample.texts)
+        encoder = EncoderFeatures(vectors.encoder, vectors, max_tokens=vectors.max_tokens).fit(sample.texts)
         pool = Pool.of(sample, {"encoder": [encoder] * len(lsa), "LSA": lsa}, seed=feature_maps.seed)
     return pool, meter.seconds
