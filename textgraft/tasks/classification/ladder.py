@@ -8,8 +8,9 @@ ensemble (model_selection.py) decides which are kept.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ class Ladder:
     Attributes:
         candidates: Those that predict the held-out texts, by name.
         left_out: Methods that do not apply or were not begun, with reasons.
-        rejected: Language models that were rejected, and linear probes that took too long.
+        rejected: Language models that were rejected, with reasons and costs.
         members: The language models that were trained.
         results: The score of each candidate on the held-out texts, in the order in which they were there.
     """
@@ -138,6 +139,7 @@ class Ladder:
             methods: Names of linear.methods.LINEAR_METHODS.
             language_models: The language models.
         """
+        self._reserve(one.reading.source for one in language_models)
         on_the_pool = [name for name in methods if LINEAR_METHODS[name].feature_maps]
         for name in methods:
             if name not in on_the_pool:
@@ -156,6 +158,12 @@ class Ladder:
         for one in language_models:
             if one not in sentence_encoders:
                 self.fine_tuning(one)
+
+    def _reserve(self, sources: Iterable[Artifact]) -> None:
+        """Keep time for encoding the texts that are measured on."""
+        evaluation = self.selection.evaluation
+        if evaluation is not None and self.budget.remaining < math.inf:
+            self.budget.reserve(sum(self.costs.encoding(source, evaluation.texts) for source in sources))
 
     def ensemble(self, language_models: Sequence[str]) -> WeightedEnsemble:
         """The weighted ensemble of the candidates; `language_models` are those that were fine-tuned or rejected."""
@@ -287,7 +295,7 @@ class Ladder:
             decision = self.budget.choose(one.name, amounts, lambda folds: one.seconds(self.costs, folds))
             if not decision.amount:
                 raise EarlyRejected(decision.reason, 0.0, 0.0)
-            limit = None if self.budget.remaining == float("inf") else self.budget.remaining
+            limit = None if self.budget.remaining == math.inf else self.budget.remaining
             member = one.train(reading, self._early_rejection(), decision.amount, limit)
         except EarlyRejected as lost:
             self.rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
