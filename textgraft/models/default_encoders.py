@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
+from textgraft.core.errors import UserError
 from textgraft.models.catalogue import CATALOGUE, KnownModel, in_cache, in_package
 from textgraft.models.default_models import CHARACTERS, TEXTS, THAI, default_models_for
 
@@ -42,7 +43,7 @@ def language_of(texts: Iterable[str]) -> str:
 
 
 def default_encoder(texts: Iterable[str]) -> str | None:
-    """Name of the sentence encoder that `finetune` begins with where none is named; None where there is none here.
+    """Name of the sentence encoder to begin with where none is named; None where there is none on this machine.
 
     Those of the language alone come before those of several, and larger ones, up to MAX_PARAMETERS, before smaller
     ones; where the language is not known, only those of several languages are suitable.
@@ -50,9 +51,16 @@ def default_encoder(texts: Iterable[str]) -> str | None:
     language = language_of(texts)
     suitable = [entry for entry in CATALOGUE if _suits(entry, language)]
     for entry in sorted(suitable, key=lambda entry: (len(entry.languages) > 1, -entry.parameters)):
-        if in_package(entry) is not None or in_cache(entry) is not None:
+        if _is_here(entry):
             return entry.name
     return None
+
+
+def _is_here(entry: KnownModel) -> bool:
+    try:
+        return in_package(entry) is not None or in_cache(entry) is not None
+    except UserError:  # a damaged package
+        return False
 
 
 def _suits(entry: KnownModel, language: str) -> bool:

@@ -16,11 +16,12 @@ import textgraft
 from textgraft import UserError
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples, Pair
-from textgraft.models import artifact, catalogue, loading, packaged
+from textgraft.models import artifact, default_encoders, loading, packaged
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.tasks.classification import self_training, zero_shot
 from textgraft.tasks.classification.label_texts import LabelTexts
 from textgraft.tasks.classification.self_training import ZeroShot, confident_texts
+from textgraft.tasks.classification.vector_cache import VectorCache
 
 LABELS = {"pos": "praise", "neg": "blame"}
 TOPIC = 40
@@ -183,40 +184,24 @@ def test_the_labels_of_the_test_set_change_nothing(encoder: Path) -> None:
 
 def test_a_text_is_embedded_once(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    real = zero_shot.embed
-
-    def counted(source: Any, sequences: Any, precision: str) -> Any:
-        calls.append(len(sequences))
-        return real(source, sequences, precision)
-
-    monkeypatch.setattr(zero_shot, "embed", counted)
+    real = VectorCache._embed
+    monkeypatch.setattr(VectorCache, "_embed", lambda self, texts: calls.append(len(texts)) or real(self, texts))
     texts = reviews(50, 1)[0]
     textgraft.zero_shot([*texts, *texts], "pos, neg", model=encoder, unlabelled=texts, context=QUIET)
     assert sum(calls) == len(set(texts)) + 2
 
 
-def test_without_a_model_it_takes_one_that_is_here(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_model_it_takes_the_default_encoder(encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-
-    def load(name: str) -> Any:
-        loaded.append(name)
-        if name == "minilm-l12":
-            raise UserError("not of a family that opens")
-        return real(encoder)
-
     real = loading.load_network
-    monkeypatch.setattr(loading, "load_network", load)
-    monkeypatch.setattr(catalogue, "in_package", lambda entry: encoder if entry.name == "minilm" else None)
-    monkeypatch.setattr(catalogue, "in_cache", lambda entry: encoder)
-    zero_shot.sentence_encoder(None, ["a text"])
-    monkeypatch.setattr(catalogue, "in_package", lambda entry: None)
-    monkeypatch.setattr(catalogue, "in_cache", lambda entry: None if entry.name == "minilm" else encoder)
-    zero_shot.sentence_encoder(None, ["a text"])
+    monkeypatch.setattr(loading, "load_network", lambda name: loaded.append(name) or real(encoder))
+    monkeypatch.setattr(default_encoders, "in_cache", lambda entry: encoder if "minilm" in entry.name else None)
+    zero_shot.sentence_encoder(None, ["Where is the station?"])
     zero_shot.sentence_encoder(None, ["ข้อความ"])
-    assert loaded == ["minilm", "minilm-l12", "mpnet", "multilingual-minilm"]
-    monkeypatch.setattr(catalogue, "in_cache", lambda entry: None)
+    assert loaded == ["minilm-l12", "multilingual-minilm"]
+    monkeypatch.setattr(default_encoders, "in_cache", lambda entry: None)
     with pytest.raises(UserError, match="no sentence encoder") as caught:
-        zero_shot.sentence_encoder(None, ["a text"])
+        zero_shot.sentence_encoder(None, ["Where is the station?"])
     assert caught.value.remedy == 'Install one by: pip install "textgraft[minilm]"'
     with pytest.raises(UserError, match="textgraft fetch multilingual-minilm"):
         zero_shot.sentence_encoder(None, ["ข้อความ"])

@@ -8,33 +8,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.progress import Meter
 from textgraft.data.examples import Examples, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read
 from textgraft.linear.ngram_counts import random_subset
-from textgraft.models import catalogue, loading
+from textgraft.models import loading
 from textgraft.models.artifact import Artifact, save
-from textgraft.models.default_models import THAI, default_models_for
+from textgraft.models.default_encoders import default_encoder, language_of
 from textgraft.models.model_folder import validate_new_path
-from textgraft.models.text_vectors import embed
 from textgraft.tasks.classification.label_texts import LabelTexts
 from textgraft.tasks.classification.linear_probe import probe_artifact
 from textgraft.tasks.classification.predictor import Classifier, Prediction, warn_of_empty
 from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS, SIMILARITY, Embed, ZeroShot
+from textgraft.tasks.classification.vector_cache import VectorCache
 from textgraft.training.driver import content_hash
 from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.settings import Settings, prepared
 
 STAGE = "zero-shot"
-TEXTS_AT_ONCE = 256
-"""Texts that are embedded between two updates of the progress bar."""
 
 
 @dataclass(frozen=True)
@@ -122,14 +118,14 @@ def sentence_encoder(model: str | Path | None, texts: Sequence[str] = (), *, dev
     """A sentence encoder whose vectors have length 1.
 
     Args:
-        model: Its name or folder; None: the first of the catalogue that is on this machine and knows the texts' script.
+        model: Its name or folder; None: that of `default_encoder`.
         texts: Of the task.
         device: A name of core.device.DEVICES.
 
     Raises:
         UserError: The model is no sentence encoder, or there is none on this machine.
     """
-    source = _first_here(texts) if model is None else loading.load_network(model)
+    source = _default(texts) if model is None else loading.load_network(model)
     if source.embedding is None:
         about = "a model that was not trained to compare texts"
         remedy = "Name a sentence encoder, such as minilm: `textgraft models --task embedding` lists them."
@@ -148,22 +144,8 @@ def cached_embedder(source: Artifact, *, show: bool = False) -> Embed:
         source: A sentence encoder.
         show: A progress bar on stderr, where it is a terminal.
     """
-    known: dict[str, NDArray[np.float32]] = {}
-    limit = _max_tokens(source)
-
-    def vectors(texts: Sequence[str]) -> NDArray:
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        shown = show and len(new) > TEXTS_AT_ONCE and sys.stderr.isatty()
-        with Meter("Embedding", len(new), shown=shown, unit="texts") as meter:
-            for start in range(0, len(new), TEXTS_AT_ONCE):
-                part = new[start : start + TEXTS_AT_ONCE]
-                sequences, _ = source.encoded(part, limit)
-                known.update(zip(part, embed(source, sequences, "fp32"), strict=True))
-                for text in part:
-                    meter.add(len(text))
-        return np.stack([known[text] for text in texts])
-
-    return vectors
+    title = "Embedding" if show and sys.stderr.isatty() else ""
+    return VectorCache(source, precision="fp32", title=title)
 
 
 def _single_texts(texts: Iterable[str], name: str) -> list[str]:
@@ -176,21 +158,13 @@ def _single_texts(texts: Iterable[str], name: str) -> list[str]:
     return checked
 
 
-def _first_here(texts: Sequence[str]) -> Artifact:
-    """The first sentence encoder of the catalogue that is on this machine and opens. Raises UserError for none."""
-    language = "th" if default_models_for(texts) == THAI else "en"
-    for entry in catalogue.CATALOGUE:
-        if entry.tasks != catalogue.SENTENCES or language not in entry.languages:
-            continue
-        if catalogue.in_package(entry) is not None:
-            return loading.load_network(entry.name)
-        if catalogue.in_cache(entry) is not None:
-            try:
-                return loading.load_network(entry.name)
-            except UserError:  # of a family that this version does not open, or damaged
-                continue
+def _default(texts: Sequence[str]) -> Artifact:
+    """The default sentence encoder. Raises UserError where there is none for these texts on this machine."""
+    name = default_encoder(texts)
+    if name is not None:
+        return loading.load_network(name)
     remedy = 'Install one by: pip install "textgraft[minilm]"'
-    if language != "en":
+    if language_of(texts) != "en":
         remedy = "Where there is a network, `textgraft fetch multilingual-minilm` gets one."
     raise UserError("there is no sentence encoder for these texts on this machine.", remedy=remedy)
 
