@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.protobuf import fields, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
@@ -53,7 +54,7 @@ def read_index(prefix: Path) -> tuple[int, dict[str, Entry]]:
         if len(data) < FOOTER or struct.unpack("<Q", data[-8:])[0] != MAGIC:
             raise UserError("this is not the index of a TensorFlow checkpoint.", where=str(path), remedy=_REMEDY)
         entries = dict(_table(data))
-        header = dict(_fields(entries.pop(b"")))
+        header = dict(fields(entries.pop(b"")))
         if header.get(2, 0):
             raise UserError("this checkpoint has big-endian numbers, which are not supported.", where=str(path))
         return _int(header.get(1, 1)), {name.decode(): _entry(value) for name, value in entries.items()}
@@ -94,11 +95,11 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Entries of a sorted string table."""
     at = len(data) - FOOTER
     for _ in range(2):  # the empty metadata block, then the index block
-        offset, at = _varint(data, at)
-        size, at = _varint(data, at)
+        offset, at = varint(data, at)
+        size, at = varint(data, at)
     for _, handle in _block(data, offset, size):
-        offset, at = _varint(handle, 0)
-        size, _ = _varint(handle, at)
+        offset, at = varint(handle, 0)
+        size, _ = varint(handle, at)
         yield from _block(data, offset, size)
 
 
@@ -113,50 +114,21 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
     end = size - 4 - 4 * struct.unpack_from("<I", block, size - 4)[0]
     at, key = 0, b""
     while at < end:
-        shared, at = _varint(block, at)
-        unshared, at = _varint(block, at)
-        length, at = _varint(block, at)
+        shared, at = varint(block, at)
+        unshared, at = varint(block, at)
+        length, at = varint(block, at)
         key = key[:shared] + block[at : at + unshared]
         yield key, block[at + unshared : at + unshared + length]
         at += unshared + length
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint (groups of seven bits, the lowest first), and the offset of its end."""
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Fields of a protocol buffer by number, in order."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value: int | bytes
-        if tag & 7 == 0:
-            value, at = _varint(message, at)
-        elif tag & 7 == 2:
-            length, at = _varint(message, at)
-            value, at = message[at : at + length], at + length
-        elif tag & 7 in (1, 5):
-            width = 8 if tag & 7 == 1 else 4
-            value, at = int.from_bytes(message[at : at + width], "little"), at + width
-        else:
-            raise ValueError(f"a field of kind {tag & 7}")
-        yield tag >> 3, value
-
-
 def _entry(message: bytes) -> Entry:
-    fields = dict(_fields(message))
-    dims = [value for number, value in _fields(_bytes(fields.get(2, b""))) if number == 2]
-    shape = tuple(_int(dict(_fields(_bytes(dim))).get(1, 0)) for dim in dims)
-    dtype, shard, offset, size, crc = (_int(fields.get(number, 0)) for number in (1, 3, 4, 5, 6))
-    return Entry(dtype, shape, shard, offset, size, crc, sliced=7 in fields)
+    values = dict(fields(message))
+    dims = [value for number, value in fields(_bytes(values.get(2, b""))) if number == 2]
+    shape = tuple(_int(dict(fields(_bytes(dim))).get(1, 0)) for dim in dims)
+    dtype, shard, offset, size = (_int(values.get(number, 0)) for number in (1, 3, 4, 5))
+    crc = int.from_bytes(_bytes(values.get(6, b"")), "little")
+    return Entry(dtype, shape, shard, offset, size, crc, sliced=7 in values)
 
 
 def _int(value: int | bytes) -> int:
