@@ -9,6 +9,7 @@ from torch import Tensor
 
 from textgraft.conversion.bert_heads import Kind
 from textgraft.conversion.bert_weights import Layout, plain_names, read, settings, sizes, validate_config, write
+from textgraft.conversion.weights import required_settings
 from textgraft.core.errors import UserError
 from textgraft.encoders.bert import BERT, BERTConfig
 from textgraft.models.model import Model
@@ -74,7 +75,7 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str, Tensor]) -> BERTConfig:
-    try:
+    with required_settings():
         if kind == "bert":
             pooler = "pooler.dense.weight" in weights
             return BERTConfig(**sizes(config), num_segments=config["type_vocab_size"], pooler=pooler)
@@ -91,8 +92,6 @@ def _encoder_config(config: Mapping[str, Any], kind: Kind, weights: Mapping[str,
             attention_dropout=config["attention_dropout"],
             layer_norm_eps=_DISTIL_EPS,
         )
-    except KeyError as error:
-        raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
 def _distilbert_fields(config: BERTConfig) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from textgraft.conversion.weights import (
     fill,
     is_one_layer,
     no_such_head,
+    required_settings,
     taken,
     target_kind,
     task_of,
@@ -87,7 +88,7 @@ def _encoder_config(config: Mapping[str, Any], kind: str) -> LlamaConfig:
     base, scaling = rotary_settings(config, ROTARY_BASE.get(kind, 10_000.0))
     window, window_from = _window(config, kind)
     biased = bool(config.get("attention_bias", False)) and kind != "mistral"
-    try:
+    with required_settings():
         return LlamaConfig(
             vocab_size=config["vocab_size"],
             embedding_dim=config["hidden_size"],
@@ -108,8 +109,6 @@ def _encoder_config(config: Mapping[str, Any], kind: str) -> LlamaConfig:
             attention_dropout=config.get("attention_dropout") or 0.0,
             norm_eps=config.get("rms_norm_eps", 1e-6),
         )
-    except KeyError as error:
-        raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
 def _head_dim(config: Mapping[str, Any], kind: str) -> int | None:

@@ -17,6 +17,7 @@ from textgraft.conversion.weights import (
     label_names,
     named_labels,
     no_such_head,
+    required_settings,
     taken,
     target_kind,
     task_of,
@@ -105,7 +106,7 @@ def _encoder_config(config: Mapping[str, Any], task: str) -> ModernBERTConfig:
     if pooling not in POOLERS:
         raise UserError(f"classifier_pooling '{pooling}' is not known.", where="config.json")
     bases = _rotary_bases(config)
-    try:
+    with required_settings():
         return ModernBERTConfig(
             vocab_size=config["vocab_size"],
             embedding_dim=config["hidden_size"],
@@ -124,8 +125,6 @@ def _encoder_config(config: Mapping[str, Any], task: str) -> ModernBERTConfig:
             attention_dropout=config.get("attention_dropout", 0.0),
             layer_norm_eps=config.get("norm_eps", 1e-5),
         )
-    except KeyError as error:
-        raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
 def _global_every(config: Mapping[str, Any]) -> int:

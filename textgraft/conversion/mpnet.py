@@ -24,6 +24,7 @@ from textgraft.conversion.bert_weights import (
     validate_config,
     write,
 )
+from textgraft.conversion.weights import required_settings
 from textgraft.core.errors import UserError
 from textgraft.encoders.mpnet import MPNet, MPNetConfig
 from textgraft.models.model import Model
@@ -57,10 +58,8 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
         raise UserError(message, where="config.json")
     library_weights = plain_names(weights, LAYOUT.prefix)
     config = counted_from(library_weights, FIRST_POSITION, config)
-    try:
+    with required_settings():
         encoder = MPNetConfig(**sizes(config), pooler="pooler.dense.weight" in library_weights)
-    except KeyError as error:
-        raise UserError(f"the setting {error} is missing.", where="config.json") from error
     return read(LAYOUT, config, encoder, library_weights)
 
 

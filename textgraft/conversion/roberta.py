@@ -25,6 +25,7 @@ from textgraft.conversion.bert_weights import (
     validate_config,
     write,
 )
+from textgraft.conversion.weights import required_settings
 from textgraft.core.errors import UserError
 from textgraft.encoders.roberta import RoBERTa, RoBERTaConfig
 from textgraft.models.model import Model
@@ -53,10 +54,8 @@ def from_huggingface(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -
     config = counted_from(library_weights, padding + 1, config)
     if SEGMENTS in library_weights:
         library_weights[SEGMENTS] = library_weights[SEGMENTS][:1]
-    try:
+    with required_settings():
         encoder = RoBERTaConfig(**sizes(config), pooler="pooler.dense.weight" in library_weights, padding_id=padding)
-    except KeyError as error:
-        raise UserError(f"the setting {error} is missing.", where="config.json") from error
     return read(LAYOUT, config, encoder, library_weights)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,6 +30,15 @@ PROBLEMS: dict[str, TargetKind] = {
     "regression": "numeric",
 }
 """Kinds of targets by `problem_type` of the transformers library."""
+
+
+@contextmanager
+def required_settings() -> Iterator[None]:
+    """Raise UserError for a setting that config.json lacks, where the block looks one up."""
+    try:
+        yield
+    except KeyError as error:
+        raise UserError(f"the setting {error} is missing.", where="config.json") from error
 
 
 def fill(model: Model, parts: Parts, weights: Mapping[str, Tensor]) -> None:

@@ -20,7 +20,6 @@ from textgraft.tasks.classification.ensemble_weights import ensemble_weights, me
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member
 from textgraft.tasks.classification.linear_candidates import Candidate
-from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.selection_context import SelectionContext
 
 FOLDS = 5
@@ -42,7 +41,7 @@ class WeightedEnsemble:
         scores: By name, of the held-out predictions: the loss that the weights minimise, and the headline metric.
         chosen: The choice in a sentence.
         left_out: Names of methods that do not apply, with reasons.
-        rejected: Language models that were rejected, and linear probes that would have taken too long.
+        rejected: Language models that were rejected, with reasons and costs.
         folds: The folds that the weights were fitted on.
     """
 
@@ -165,7 +164,7 @@ def weighted_ensemble(
         selection: The data and the folds.
         language_models: Names of the language models, with those that were rejected.
         left_out: Names of methods that do not apply, with reasons.
-        rejected: Language models and probes that were rejected.
+        rejected: Language models that were rejected.
     """
     weights = candidate_weights(candidates, selection)
     full = len(selection.splits)
@@ -227,8 +226,6 @@ def _shares(
     text = ", ".join(shown) if len(kept) > 1 else f"{titles.get(kept[0], kept[0])} alone"
     unit = "" if metric == "accuracy" else f"{formatting.metric_name(metric)} "
     for name in language_models:
-        if linear_probe_name(name) in rejected:
-            text += f"; a linear probe of {titles[name]} was {rejected[linear_probe_name(name)].reason}"
         if name in rejected:
             text += f"; {titles[name]} was {rejected[name].reason}"
         elif name not in kept:
