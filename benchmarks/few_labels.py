@@ -16,9 +16,7 @@ A sample has at least two texts of each class; of banking77 the same number a cl
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import lzma
 import random
 import sys
 import tempfile
@@ -28,8 +26,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-Rows = list[tuple[str, str]]
-"""Texts and their labels."""
+import data_sets
+from data_sets import Rows
+
 HERE = Path(__file__).parent
 MAX_POOL = 10_000
 
@@ -39,49 +38,14 @@ def _split(rows: Rows, tests: int) -> tuple[Rows, Rows]:
     return rows[:-tests], rows[-tests:]
 
 
-def polarity(data: Path) -> tuple[Rows, Rows]:
-    folder = data / "sentence-polarity"
-    lines = {name: (folder / f"rt-polarity.{name}").read_text("latin-1").splitlines() for name in ("neg", "pos")}
-    return _split([(line.strip(), name) for name, part in lines.items() for line in part if line.strip()], 2_000)
-
-
-def messages(data: Path) -> tuple[Rows, Rows]:
-    lines = (data / "sms-spam" / "SMSSpamCollection").read_text("utf-8").splitlines()
-    return _split([(text, name.lower()) for name, _, text in (line.partition("\t") for line in lines)], 1_000)
-
-
-def trec(data: Path) -> tuple[Rows, Rows]:
-    def part(name: str) -> Rows:
-        lines = (data / "trec" / name).read_text("latin-1").splitlines()
-        return [(line.split(" ", 1)[1], line.split(":", 1)[0]) for line in lines]
-
-    return part("train.txt"), part("test.txt")
-
-
-def banking(data: Path) -> tuple[Rows, Rows]:
-    def part(name: str) -> Rows:
-        with (data / "banking77" / name).open(encoding="utf-8", newline="") as file:
-            return [(row["text"], row["category"]) for row in csv.DictReader(file)]
-
-    return part("train.csv"), part("test.csv")
-
-
-def imdb(data: Path) -> tuple[Rows, Rows]:
-    def part(name: str) -> Rows:
-        with lzma.open(data / "imdb" / name, "rt", encoding="utf-8") as file:
-            read = (json.loads(line) for line in file)
-            return [(row["text"].replace("<br />", " "), str(row["label"])) for row in read]
-
-    return part("train.jsonl.xz"), part("test.jsonl.xz")
-
-
 SETS: dict[str, Callable[[Path], tuple[Rows, Rows]]] = {
-    "polarity": polarity,
-    "trec": trec,
-    "messages": messages,
-    "banking77": banking,
-    "imdb": imdb,
+    "polarity": lambda data: _split(data_sets.polarity(data), 2_000),
+    "messages": lambda data: _split(data_sets.messages(data), 1_000),
+    "trec": lambda data: (data_sets.trec(data), data_sets.trec(data, "test")),
+    "banking77": lambda data: (data_sets.banking(data), data_sets.banking(data, "test")),
+    "imdb": lambda data: (data_sets.imdb(data), data_sets.imdb(data, "test")),
 }
+"""Training and test texts."""
 
 
 def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows, list[str]]:

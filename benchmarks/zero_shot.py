@@ -13,7 +13,6 @@ n-grams take part from 100 texts a label on; sentence-polarity in another: from 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import random
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from data_sets import Rows, banking, messages, polarity, trec
 from sklearn.linear_model import LogisticRegression
 
 from textgraft.core.formatting import interval, p_value
@@ -32,34 +32,6 @@ from textgraft.tasks.classification.self_training import CO_TRAINING, SIMILARITY
 from textgraft.tasks.classification.zero_shot import cached_embedder, sentence_encoder
 
 REGRESSION = "logistic regression"
-Rows = list[tuple[str, str]]
-"""Texts and their labels."""
-
-
-def polarity(data: Path) -> Rows:
-    folder, parts = data / "sentence-polarity", {"negative": "neg", "positive": "pos"}
-    return [
-        (line.strip(), name)
-        for name, part in parts.items()
-        for line in (folder / f"rt-polarity.{part}").read_text("latin-1").splitlines()
-    ]
-
-
-def trec(data: Path) -> Rows:
-    lines = (data / "trec" / "train.txt").read_text("latin-1").splitlines()
-    return [(line.split(" ", 1)[1], line.split(":", 1)[0]) for line in lines]
-
-
-def messages(data: Path) -> Rows:
-    lines = (data / "sms-spam" / "SMSSpamCollection").read_text("utf-8").splitlines()
-    return [(text, name.lower()) for name, _, text in (line.partition("\t") for line in lines)]
-
-
-def banking(data: Path) -> Rows:
-    with (data / "banking77" / "train.csv").open(encoding="utf-8", newline="") as file:
-        return [(row["text"], row["category"]) for row in csv.DictReader(file)]
-
-
 DATA: dict[str, Callable[[Path], Rows]] = {
     "sentence-polarity": polarity,
     "trec": trec,
