@@ -527,7 +527,7 @@ def test_the_rungs_of_a_run_repeat_it_without_a_clock(
     ("seconds", "said"), [(1500, "25 min, of 10 allowed"), (601, "a little over 10 min, of 10 allowed")]
 )
 def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
-    assert fine_tuned.too_slow_reason("trainings", seconds, 600) == f"rejected: its trainings would take {said}"
+    assert fine_tuned.too_slow_reason(seconds, 600) == f"rejected: its trainings would take {said}"
 
 
 def test_minutes_enough_change_nothing(quick: Callable[..., FinetuneResult]) -> None:

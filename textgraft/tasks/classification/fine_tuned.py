@@ -235,15 +235,15 @@ def train_member(
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
 
 
-TOO_SLOW = "rejected: its"
+TOO_SLOW = "rejected: its trainings would take"
 """Beginning of the reason of a rejection by the time limit."""
 
 
-def too_slow_reason(what: str, seconds: float, allowed: float) -> str:
-    """The reason for a rejection by the time limit; `what` names the step that would take `seconds`."""
+def too_slow_reason(seconds: float, allowed: float) -> str:
+    """The reason for a rejection by the time limit."""
     took, limit = formatting.minutes(seconds), formatting.minutes(allowed)
     took = f"a little over {took}" if took == limit else took
-    return f"{TOO_SLOW} {what} would take {took} min, of {limit} allowed"
+    return f"{TOO_SLOW} {took} min, of {limit} allowed"
 
 
 def adapt_seconds(source: Artifact) -> float:
@@ -292,7 +292,7 @@ def _train_folds(
             assert max_seconds is not None
             assert training_config.seconds is not None
             seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / max_seconds
-            rejection = too_slow_reason("trainings", whole, training_config.seconds)
+            rejection = too_slow_reason(whole, training_config.seconds)
             break
         predicted = trained.logits["held"]
         logits[held_out] = -np.inf  # where others have more options than any of these

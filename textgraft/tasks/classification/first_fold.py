@@ -30,8 +30,6 @@ def trial(
 ) -> Callable[[EarlyRejection], float] | None:
     """`fine_tuned.train_first_fold` of a language model without adaptation; None where the fold is too expensive.
 
-    A fold with a time limit never is: a model that is too slow for it is rejected within seconds.
-
     Args:
         name: Name of the language model.
         plan: The configuration of the classifiers.
@@ -39,7 +37,7 @@ def trial(
         training_config: Seeds, folds and the run.
         to_read: Number of tokens of the adaptation.
     """
-    if training_config.seconds is None and MIN_SHARE * fold_tokens(plan, reading, training_config) > to_read:
+    if MIN_SHARE * fold_tokens(plan, reading, training_config) > to_read:
         return None
     return partial(train_first_fold, name, plan, reading, training_config)
 
