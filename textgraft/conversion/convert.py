@@ -32,7 +32,7 @@ def convert(
         model: Any model that can be loaded: a bundled one, `minilm`, a textgraft folder, `hf:FOLDER`, `hf:NAME`,
             `tf:FOLDER` or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
         out: Folder to write (a file for "flair").
-        to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer;
+        to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer,
             whose classifier has our probabilities as softmax or sigmoid of its logits; "sentence-transformers": the
             encoder, with the vectors that `embed` makes by it, and beside it a classifier's linear layer as parameters
             of scikit-learn's LogisticRegression; "elmo": options.json and weights.hdf5 for AllenNLP, without a

@@ -77,6 +77,9 @@ def zero_shot(
         out: Folder for the classifier, which `predict`, `evaluate`, `explain` and `serve` open.
         context: Seed, device, threads, progress, and whether `out` may be replaced.
 
+    Returns:
+        A prediction for each text, the classifier, and its scores on `test`.
+
     Raises:
         UserError: `labels` are no labels (LabelTexts), `model` is no sentence encoder, `texts` are none or pairs,
             `test` has other labels, or `out` exists.
