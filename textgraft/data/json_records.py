@@ -1,4 +1,6 @@
-"""Records of a JSON file in any layout: a record per line, one list of records, or a single object."""
+"""Records of files in any layout: JSON with a record per line, one list of records or a single object; Parquet; Hugging
+Face data sets.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from textgraft.core.errors import UserError
-from textgraft.data.tables import JSON_SUFFIXES
+from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
+from textgraft.data.tables import JSON_SUFFIXES, rows
 from textgraft.data.text_files import explained, format_of, lines, open_binary
 
 _START = re.compile(r'\s*(?:\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\})|\[\s*(?:[\[{]|\]\s*$|"(?:[^"\\]|\\.)*"\s*,))')
@@ -45,9 +48,17 @@ def is_json(path: Path) -> bool:
     return starts_like_json(head.decode("utf-8", "replace").removeprefix("\ufeff"))
 
 
-def file_records(path: Path) -> Iterator[Record]:
-    """`json_records` of a file, plain or compressed."""
-    return json_records(lines(path), str(path))
+def has_records(path: Path) -> bool:
+    """True for a file or a folder that `records` reads, not for text and columns."""
+    return is_dataset(path) or format_of(path) == ".parquet" or is_json(path)
+
+
+def records(path: Path) -> Iterator[Record]:
+    """Records of JSON, plain or compressed (`json_records`), and rows of Parquet and of Hugging Face data sets."""
+    if not is_dataset(path) and format_of(path) != ".parquet":
+        return json_records(lines(path), str(path))
+    numbered = dataset_rows(path) if is_dataset(path) else rows(path)
+    return (Record(number, "row", value) for number, value in numbered)
 
 
 def json_records(physical: Iterable[str], source: str) -> Iterator[Record]:

@@ -10,9 +10,8 @@ from typing import get_args
 from textgraft.core.errors import UserError
 from textgraft.data.brat import brat_sentences, is_brat, read_brat
 from textgraft.data.conll import Illegal, Sentence, Tagged, checked, read_conll, sniff_columns, stream_sentences
-from textgraft.data.huggingface_datasets import class_names, dataset_rows, is_dataset
-from textgraft.data.json_records import Record, file_records, is_json, json_records
-from textgraft.data.tables import rows
+from textgraft.data.huggingface_datasets import class_names
+from textgraft.data.json_records import has_records, json_records, records
 from textgraft.data.tag_json import ANY, Fields, JsonTags, examples
 from textgraft.data.tag_spans import SpanAlignment
 from textgraft.data.text_files import format_of
@@ -52,13 +51,6 @@ def _read_brat(path: Path, options: TagReading) -> Tagged:
     return checked(Tagged(sentences, source=str(path)), illegal_tags=options.illegal_tags)
 
 
-def _records(path: Path) -> Iterator[Record]:
-    if is_json(path) and not is_dataset(path):
-        return file_records(path)
-    numbered = dataset_rows(path) if is_dataset(path) else rows(path)
-    return (Record(number, "row", value) for number, value in numbered)
-
-
 def _fields(path: Path, options: TagReading) -> Fields:
     names = {ANY: options.tag_names} if options.tag_names else class_names(path)
     return Fields(options.word, options.tag, names)
@@ -67,13 +59,13 @@ def _fields(path: Path, options: TagReading) -> Fields:
 def _read_records(path: Path, options: TagReading) -> Tagged:
     fields = _fields(path, options)
     reader = JsonTags(str(path), fields, SpanAlignment(options.illegal_spans))
-    sentences = reader.read(examples(_records(path), str(path), fields))
+    sentences = reader.read(examples(records(path), str(path), fields))
     return checked(Tagged(sentences, source=str(path)), illegal_tags=options.illegal_tags)
 
 
 def _stream_records(path: Path, options: TagReading) -> Iterator[Sentence]:
     fields = Fields(options.word)
-    return (example.sentence for example in examples(_records(path), str(path), fields))
+    return (example.sentence for example in examples(records(path), str(path), fields))
 
 
 def _read_columns(path: Path, options: TagReading) -> Tagged:
@@ -85,13 +77,9 @@ def _stream_columns(path: Path, options: TagReading) -> Iterator[Sentence]:
     return (sentence for sentence in stream_sentences(path, columns) if sentence.words)
 
 
-def _has_records(path: Path) -> bool:
-    return is_dataset(path) or format_of(path) == ".parquet" or is_json(path)
-
-
 FORMATS: Mapping[str, TagFormat] = {
     "brat": TagFormat(is_brat, _read_brat, lambda path, _: brat_sentences(path)),
-    "json": TagFormat(_has_records, _read_records, _stream_records),
+    "json": TagFormat(has_records, _read_records, _stream_records),
     "conll": TagFormat(lambda path: True, _read_columns, _stream_columns),
 }
 """Formats in the order in which they are tried; "json" includes Parquet and Hugging Face data sets, whose rows are
