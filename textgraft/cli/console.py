@@ -30,6 +30,7 @@ OPTIONS = {
     "kind": "--kind",
     "label_separator": "--label-separator",
     "encoding": "--encoding",
+    "errors": "--errors",
     "delimiter": "--delimiter",
     "limit": "--limit",
     "bleu": "--bleu",

@@ -1,7 +1,7 @@
 """Exact match and F1 of answers, as in the official SQuAD scripts.
 
-`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) scores files of that version, and `evaluate-v2.0.py` those of version 2;
-they differ where an answer is nothing but articles and punctuation. Both handle articles and punctuation of English
+`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) scores files of that version, and `evaluate-v2.0.py` those of version
+2; they differ where an answer is nothing but articles and punctuation. Both handle articles and punctuation of English
 only, and split words at spaces: in text without spaces, such as Thai, an answer is one word, so that its F1 hardly
 differs from its exact match.
 """
