@@ -114,7 +114,7 @@ def test_round_trips_through_files(settings: dict[str, Any], tmp_path: Path) -> 
 
 @pytest.mark.parametrize("options", [{"use_skip_connections": False}, {}])
 def test_without_skip_connections(options: dict[str, Any]) -> None:
-    """bilm-tf adds a layer's input to its output only if told to: with a layer of zeros, all of the top is its input."""
+    """bilm-tf adds a layer's input to its output only if told to: with them, a layer of zeros outputs its input."""
     settings, weights = to_published(ours())
     lstm = {k: v for k, v in settings["lstm"].items() if k != "use_skip_connections"} | options
     silent = weights | {n: torch.zeros_like(w) for n, w in weights.items() if "Cell1" in n and n.endswith("W_P_0")}

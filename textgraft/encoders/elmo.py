@@ -1,8 +1,8 @@
 """ELMo: a language model in each direction over words as characters.
 
 A word is a convolution over its characters (Kim et al. 2016), highway layers and a projection; above are the LSTMs of
-either direction, each projected and, if configured, with a residual connection but for the first. The two directions are independent: a
-layer's output is the forward vector beside the backward one.
+either direction, each projected and, if configured, with a residual connection but for the first. The two directions
+are independent: a layer's output is the forward vector beside the backward one.
 
 Source: Peters et al. 2018, arXiv:1802.05365. Differences from the published code: the begin and end of text are
 positions like words; dropout is that of bilm-tf (on the input of each LSTM), which AllenNLP's copy has elsewhere; and
