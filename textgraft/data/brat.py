@@ -14,7 +14,7 @@ from pathlib import Path
 from textgraft.core.errors import UserError
 from textgraft.data.conll import Sentence
 from textgraft.data.tag_spans import Span, SpanAlignment, from_text
-from textgraft.data.text_files import format_of, lines
+from textgraft.data.text_files import lines
 
 _ENTITY = re.compile(r"T\S+\t(?P<label>\S+) (?P<parts>\d+ \d+(?:;\d+ \d+)*)(?:\t(?P<text>.*))?")
 _REMEDY = "Write T1, a tab, the type with start and end, a tab, and the text: T1\tPER 0 3\tAnn."
@@ -96,8 +96,3 @@ def _entities(document: Path, alignment: SpanAlignment) -> Iterator[Span]:
             alignment.leave_out(UserError(message, where=where))
             continue
         yield Span(numbers[0], numbers[-1], match["label"], where, match["text"])
-
-
-def has_suffix_of_text(path: Path) -> bool:
-    """True for a file of plain text without annotations."""
-    return format_of(path) == ".txt" and not is_brat(path)
