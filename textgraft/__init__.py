@@ -46,6 +46,7 @@ _PUBLIC = {
     "qa_evaluate": "textgraft.tasks.question_answering.predictor",
     "QAModel": "textgraft.tasks.question_answering.predictor",
     "read_conll": "textgraft.data.conll",
+    "read_tagged": "textgraft.data.tagged",
     "tag_finetune": "textgraft.tasks.tagging.finetune",
     "TagOptions": "textgraft.tasks.tagging.finetune",
     "Stack": "textgraft.word_embeddings.stack",

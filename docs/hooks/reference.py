@@ -28,7 +28,7 @@ FROM_OUTSIDE = {"research/lab-notes.md": "lab-notes.md", "CONTRIBUTING.md": "con
 
 API_SECTIONS = (
     ("Question answering", r"^(qa_|QA|read_squad)"),
-    ("Tagging", r"^(tag_|Tag|SequenceTagger|read_conll|Stack$|Network$)"),
+    ("Tagging", r"^(tag_|Tag|SequenceTagger|read_conll|read_tagged|Stack$|Network$)"),
     ("Word vectors", r"^(train_vectors|VectorOptions|.*_vectors$|WordVectors|WordMemory)"),
     ("Translation and CoVe", r"^(cove_|CoVe|Translator|read_parallel)"),
     ("Inspecting models", r"^(inspect_|TransferOptions|WordOptions|GeometryOptions|Readout|LayerA|LayerOptions)"),

@@ -15,6 +15,8 @@ from processor import native_int8
 from programs import Program, Result, call, environment, interrupt, snapshot, spawn
 
 from textgraft.cli.tag import VERBS
+from textgraft.data.conll import Sentence, read_conll
+from textgraft.data.tags import entities
 
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
@@ -184,3 +186,55 @@ def test_json_without_a_test_file_needs_no_note(made: Made, tmp_path: Path, run:
     done = run(*command, "--out", tmp_path / "out", "--no-baseline", "--json")
     assert done.json()["evaluation_split"] == "held out"
     assert "there is no --test" not in done.err
+
+
+def as_spans(sentence: Sentence) -> list[list[object]]:
+    return [[sentence.spans[e.first][0], sentence.spans[e.last][1], e.type] for e in entities(sentence.tags)]
+
+
+def test_json_gives_the_model_that_columns_give(made: Made, tmp_path: Path, run: Program) -> None:
+    """The same sentences as Hugging Face's tokens and as doccano's spans: the same scores."""
+    scores = {"columns": run("tag", "evaluate", made / "tagger", made / "test.conll", "--json").json()}
+    sentences = read_conll(made / "test.conll").sentences
+    records = {
+        "tokens": [{"tokens": s.words, "ner_tags": s.tags} for s in sentences],
+        "spans": [{"id": i, "text": s.text, "label": as_spans(s)} for i, s in enumerate(sentences)],
+    }
+    for kind, of in records.items():
+        (tmp_path / f"{kind}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in of))
+        scores[kind] = run("tag", "evaluate", made / "tagger", tmp_path / f"{kind}.jsonl", "--json").json()
+    assert scores["tokens"] == scores["columns"] == scores["spans"]
+    assert scores["columns"]["f1"]["mean"] > 0
+
+
+def test_predict_json_as_json(made: Made, tmp_path: Path, run: Program) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"text": "the captain stone sees."}\n{"tokens": ["the", "lamp"], "tags": [0, 1]}\n'
+    )
+    done = run("tag", "predict", made / "tagger", tmp_path / "a.jsonl")
+    shown = [json.loads(line) for line in done.out.splitlines()]
+    assert [[word["word"] for word in s["words"]] for s in shown] == [
+        ["the", "captain", "stone", "sees", "."],
+        ["the", "lamp"],
+    ]
+    assert [s["text"] for s in shown] == ["the captain stone sees.", "the lamp"]
+    columns = run("tag", "predict", made / "tagger", tmp_path / "a.jsonl", "--format", "conll").out.splitlines()
+    assert [line.split("\t")[0] for line in columns] == ["the", "captain", "stone", "sees", ".", "", "the", "lamp", ""]
+    assert spawn("tag", "predict", made / "tagger", "-", stdin=(tmp_path / "a.jsonl").read_bytes()).out == done.out
+    lines = call("tag", "predict", made / "tagger", "-", stdin=b"the captain\n\nthe lamp\n").out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["the", "captain", "", "the", "lamp", ""]
+
+
+def test_json_that_has_no_tags_is_not_trained_on(made: Made, tmp_path: Path, run: Program) -> None:
+    more = ["--model", made / "bert", "--out", tmp_path / "out"]
+    (tmp_path / "a.jsonl").write_text('{"text": "Anna Novak visited Bern."}\n')
+    run("tag", "finetune", tmp_path / "a.jsonl", *more).mistake("a.jsonl line 1", "neither tags nor spans")
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["Anna"], "ner_tags": [1]}\n')
+    run("tag", "finetune", tmp_path / "a.jsonl", *more).mistake("tags are numbers (1)", "--tag-names")
+    (tmp_path / "a.jsonl").write_text('{"text": "Anna", "spans": [[1, 3, "PER"]]}\n')
+    run("tag", "finetune", tmp_path / "a.jsonl", *more).mistake("cuts the word 'Anna'", "--repair-spans")
+    (tmp_path / "names.txt").write_text("O\nB-person\n")
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["captain"], "ner_tags": [1]}\n')
+    for names in ("O,B-person", tmp_path / "names.txt"):
+        done = run("tag", "evaluate", made / "tagger", tmp_path / "a.jsonl", "--tag-names", names, "--json")
+        assert done.json()["words"] == 1

@@ -119,13 +119,76 @@ def test_files_that_are_no_json(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     for data in (b"{", b"\xff\xfe\x00", b"question,answer"):
         path.write_bytes(data)
-        with pytest.raises(UserError, match="this is not JSON"):
+        with pytest.raises(UserError, match=r"a\.json line 1: (not valid JSON|byte 0x00 at offset 2 is not utf-16)"):
             read_squad(path)
-    path.write_text("[]")
-    with pytest.raises(UserError, match="not a JSON object with 'data'"):
-        read_squad(path)
+    for text, message in (("[]", "contains no question"), ("5", "not a JSON object with 'data'")):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message):
+            read_squad(path)
     with pytest.raises(UserError, match=r"Did you mean 'a\.json'"):
         read_squad(tmp_path / "b.json")
+
+
+def test_numbers_are_ids() -> None:
+    data = content()
+    for number, asked in enumerate(data["data"][0]["paragraphs"][0]["qas"]):
+        asked["id"] = number
+    assert [q.id for _, q in parse_squad(data).asked()] == ["0", "1"]
+    data["data"][0]["paragraphs"][0]["qas"][1]["id"] = "0"
+    with pytest.raises(UserError, match="the id '0' is also that of"):
+        parse_squad(data)
+
+
+def rows() -> list[dict[str, Any]]:
+    questions = content()["data"][0]["paragraphs"][0]["qas"]
+    flat = []
+    for question in questions:
+        answers = {key: [answer[key] for answer in question["answers"]] for key in ("text", "answer_start")}
+        flat.append({"title": "Tower", "context": CONTEXT, **question, "answers": answers})
+    return flat
+
+
+def test_hugging_face_s_rows_paragraphs_and_articles_are_one(tmp_path: Path) -> None:
+    expected = parse_squad(content())
+    paragraphs = content()["data"][0]["paragraphs"]
+    for name, records in {"rows": rows(), "articles": content()["data"], "paragraphs": paragraphs}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(records))
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        in_memory = parse_squad(records)
+        for squad in (in_memory, *(read_squad(tmp_path / f"{name}.{suffix}") for suffix in ("json", "jsonl"))):
+            assert list(squad.asked()) == list(expected.asked())
+            assert (len(squad.articles), squad.rules) == (1, "1.1")
+    assert parse_squad({"version": "v2.0", "data": rows()}).rules == "2.0"
+
+
+def test_rows_of_a_data_set_or_of_parquet(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    made = datasets.Dataset.from_list(rows())
+    made.to_parquet(str(tmp_path / "a.parquet"))
+    made.save_to_disk(str(tmp_path / "saved"))
+    for path in (tmp_path / "a.parquet", tmp_path / "saved"):
+        assert list(read_squad(path).asked()) == list(parse_squad(content()).asked())
+
+
+def test_a_row_without_answers_is_impossible_and_counted() -> None:
+    flat = rows()
+    flat[1]["answers"] = {"text": [], "answer_start": []}
+    with pytest.warns(UserWarning, match="1 questions with an empty list of answers are read as impossible"):
+        squad = parse_squad(flat)
+    assert [q.impossible for _, q in squad.asked()] == [False, True]
+    assert (squad.version, squad.rules) == ("2.0", "2.0")
+
+
+def test_mistakes_in_rows_have_their_line(tmp_path: Path) -> None:
+    flat = rows()
+    flat[1]["answers"]["answer_start"] = [3]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in flat))
+    with pytest.raises(UserError, match=r"a\.jsonl line 2 'b', answer 1: '1889' is not at 3"):
+        read_squad(path)
+    flat[1]["answers"]["answer_start"] = []
+    with pytest.raises(UserError, match="1 answers have 0 starts"):
+        parse_squad(flat)
 
 
 def test_splits_are_by_article_and_stable() -> None:

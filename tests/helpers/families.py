@@ -105,6 +105,7 @@ ENCODERS |= {
         "num_layers": 2,
     },
 }
+ENCODERS["elmo-without-skips"] = ENCODERS["elmo"] | {"skip_connections": False}
 COVE = {"name": "cove", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 4}
 ENCODERS |= {
     "cove": {**COVE, "num_layers": 2},

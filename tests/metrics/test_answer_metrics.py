@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from textgraft.data.squad import Answer, Question
+from textgraft.data.squad import Answer, Question, parse_squad
 from textgraft.metrics.question_answering import exact_match, f1, normalize_answer, score_answers
+from textgraft.tasks.question_answering.predictor import scores
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,24 @@ def test_impossible_questions_want_the_empty_answer() -> None:
     assert summary["has_answer_f1"] == 0.0
     with pytest.raises(ValueError, match="no answer to compare"):
         score_answers([asked("a")], {"a": "x"})
+
+
+def test_gold_answers_that_normalise_to_nothing() -> None:
+    """`evaluate-v2.0.py` gives exact 50 and F1 50 here, `evaluate-v1.1.py` 100 and 0."""
+    questions = [asked("a", "the"), asked("b", "A", "Vitamin A")]
+    predictions = {"a": "the", "b": ""}
+    version_2 = score_answers(questions, predictions, rules="2.0")
+    assert (version_2.exact_match.tolist(), version_2.f1.tolist()) == ([1.0, 0.0], [1.0, 0.0])
+    version_1 = score_answers(questions, predictions)
+    assert (version_1.exact_match.tolist(), version_1.f1.tolist()) == ([1.0, 1.0], [0.0, 0.0])
+
+
+@pytest.mark.parametrize(("version", "f1"), [("v2.0", 1.0), ("2.0", 1.0), ("1.1", 0.0), ("", 0.0)])
+def test_a_file_is_scored_by_the_script_of_its_version(version: str, f1: float) -> None:
+    question = {"id": "a", "question": "?", "answers": [{"text": "the", "answer_start": 0}]}
+    paragraph = {"context": "the", "qas": [question]}
+    squad = parse_squad({"version": version, "data": [{"paragraphs": [paragraph]}]})
+    assert scores(squad, {"a": "the"}).f1.tolist() == [f1]
 
 
 def test_intervals_are_over_questions() -> None:

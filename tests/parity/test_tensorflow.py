@@ -151,7 +151,7 @@ def test_which_checkpoint_of_several(copy: Callable[[str], Path]) -> None:
         loading.load_network(f"tf:{folder}")
     assert loading.load_network(f"tf:{folder / 'bert_model.ckpt-20'}").run["name"] == "bert"
     (folder / "bert_config.json").unlink()
-    with pytest.raises(UserError, match="neither Google's BERT nor OpenAI's GPT-2"):
+    with pytest.raises(UserError, match="neither Google's BERT, OpenAI's GPT-2 nor a Transformer-XL"):
         loading.load_network(f"tf:{folder / 'bert_model.ckpt-20'}")
 
 

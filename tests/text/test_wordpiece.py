@@ -20,7 +20,7 @@ from textgraft.data.streams.masking import MaskingTokens
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.token_cache import TokenCache
 from textgraft.text.tokenizer import PIECE_CHARACTERS, Tokenizer
-from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer, train
+from textgraft.text.wordpiece import LONGEST_WORD, SPECIAL, WordPieceTokenizer, train
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 TEXTS = [
@@ -38,7 +38,7 @@ NASTY = [
     "😀 👍🏽 👨‍👩‍👧 🇹🇭🇩🇪 good😀good",
     "a\x00b\x07c\u200bd\ufeffe\ufffdf\u00adg\u2028h",
     "tab\tnew\nline\r\nnbsp\u00a0thin\u2009ideographic\u3000end",
-    "a" * 100 + " " + "a" * 101 + " good" * 3,
+    "a" * 100 + " good" * 3,
     "ประเทศไทยมีนายกรัฐมนตรี กำลัง น้ำ",
     "[CLS] a [MASK] b [SEP] [PAD][UNK] [mask] x[SEP]y",
     "don't U.S.A. 3.14 1,000 @user #tag http://a.b/c?d=e&f",
@@ -49,6 +49,9 @@ NASTY = [
     "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𠀀𠀁 \U000e0001x",
     "##ing ## #",
 ]
+
+LONG = "a" * 101 + " " + "a" * 200 + " " + "a" * 201 + " good" * 3
+"""With words that the library's own files would make unknown."""
 
 
 def made(cased: bool) -> WordPieceTokenizer:
@@ -61,7 +64,9 @@ def both(request: pytest.FixtureRequest) -> tuple[WordPieceTokenizer, Any]:
     transformers = pytest.importorskip("transformers")
     ours = made(request.param)
     vocabulary = {token: i for i, token in enumerate(ours.tokens)}
-    return ours, transformers.BertTokenizer(vocab=vocabulary, do_lower_case=not request.param)
+    theirs = transformers.BertTokenizer(vocab=vocabulary, do_lower_case=not request.param)
+    theirs.backend_tokenizer.model.max_input_chars_per_word = LONGEST_WORD  # by default 100
+    return ours, theirs
 
 
 def same_ids(ours: WordPieceTokenizer, theirs: Any, texts: list[str]) -> None:
@@ -70,8 +75,25 @@ def same_ids(ours: WordPieceTokenizer, theirs: Any, texts: list[str]) -> None:
         assert one.tolist() == other, text
 
 
+def test_the_longest_word_is_the_authors_and_is_saved(tmp_path: Path) -> None:
+    """Google's tokenization.py reads words of up to 200 characters, the transformers library up to 100."""
+    vocabulary = [*SPECIAL, "a", "##a"]
+    ours = WordPieceTokenizer.from_vocabulary(vocabulary)
+    assert [len(ours.encode("a" * n).ids) for n in (100, 101, 200, 201)] == [102, 103, 202, 3]
+    assert ours.encode("a" * 201).ids[1] == ours.unk_id
+    shorter = WordPieceTokenizer.from_vocabulary(vocabulary, longest_word=100)
+    for tokenizer, longest in ((ours, 200), (shorter, 100)):
+        (tmp_path / "tokenizer.json").write_text(tokenizer.to_json())
+        again = Tokenizer.load(tmp_path / "tokenizer.json")
+        assert [len(again.encode("a" * n).ids) for n in (longest, longest + 1)] == [longest + 2, 3]
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary))
+    library = WordPieceTokenizer.from_huggingface(tmp_path)
+    assert [len(library.encode("a" * n).ids) for n in (100, 101)] == [102, 3]
+
+
 def test_ids_are_the_librarys(both: tuple[WordPieceTokenizer, Any]) -> None:
-    same_ids(*both, texts=[*NASTY, *TEXTS])
+    same_ids(*both, texts=[*NASTY, LONG, *TEXTS])
     assert len({tuple(ids.tolist()) for ids in both[0].encode_batch(NASTY)}) >= len(NASTY) - 2
 
 

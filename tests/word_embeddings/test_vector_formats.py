@@ -114,6 +114,59 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
     assert detect(tmp_path / "v") == found
 
 
+CASES = Path(__file__).parents[2].parent / "shared" / "cases"
+
+
+@pytest.mark.parametrize("header", [b"", b"3 3\n"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"a\t1 2 3\nb\t4 5 6\nc\t7 8 9\n", ["a", "b", "c"]),
+        (b"a\t1\t2\t3\nb\t4\t5\t6\nc\t7\t8\t9\t\n", ["a", "b", "c"]),
+        (b"a  1  2 3\nb 4 5   6\nc 7 8 9\n", ["a", "b", "c"]),
+        (b"  1 2 3\nb 4 5 6\nc 7 8 9\n", [" ", "b", "c"]),
+        (b"a 1 2 3\n 4 5 6\nc 7 8 9\n", ["a", " ", "c"]),
+        (b"a 1 2 3\n\t 4 5 6\nc\t7 8 9\n", ["a", " ", "c"]),
+        ("a 1 2 3\n\u00a0 4 5 6\nc 7 8 9\n".encode(), ["a", "\u00a0", "c"]),
+    ],
+)
+def test_spaces_and_tabs_lose_no_number(header: bytes, text: bytes, words: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_bytes(header + text)
+    found = load_vectors(path)
+    assert list(found.words) == words
+    assert np.asarray(found.rows).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
+    same(load_vectors(convert_vectors(path, tmp_path / "folder")), found)
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="needs the shared cases")
+def test_the_case_of_a_tab_after_the_word() -> None:
+    found = load_vectors(CASES / "vectors_tabs.txt")
+    assert (len(found), found.dimensions) == (6, 8)
+    assert np.asarray(found.rows)[0, :2].tolist() == pytest.approx([0.5956, 0.0332])
+
+
+@pytest.mark.parametrize("to", ["word2vec", "glove", "word2vec-binary", "fasttext"])
+def test_words_that_are_not_utf_8_can_be_replaced(to: str, tmp_path: Path) -> None:
+    vectors = made(["the", "mark", "naïve"])
+    if to == "fasttext":
+        table = np.ones((4, 3), dtype=np.float32)
+        vectors = WordVectors(list(vectors.words), vectors.rows, counts=vectors.counts, subwords=Subwords(3, 4, table))
+    path = save_vectors(vectors, tmp_path / "v", to=to)
+    path.write_bytes(path.read_bytes().replace(b"mark", b"m\xe4\xffk"))
+    with pytest.raises(UserError, match=r"is not UTF-8 \(byte 0xe4\).*errors=\"replace\"") as caught:
+        load_vectors(path)
+    assert caught.value.where.startswith(f"{path} ")
+    with pytest.warns(UserWarning, match=r"1 words have U\+FFFD in place of bytes that are not UTF-8; the first: "):
+        found = load_vectors(path, errors="replace")
+    assert list(found.words) == ["the", "m\ufffd\ufffdk", "naïve"]
+    with pytest.warns(UserWarning, match="1 words have"):
+        convert_vectors(path, tmp_path / "folder", errors="replace")
+    assert list(load_vectors(tmp_path / "folder").words) == list(found.words)
+    with pytest.raises(UserError, match="errors is 'skip'"):
+        load_vectors(path, errors="skip")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -124,7 +177,6 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
         (b"2 3\na 1 2 nan\nb 4 5 6\n", "line 2: 'nan' is not a finite number"),
         (b"2 3\na 1 2 3\nb 4 5 1e39\n", "line 3: '1e39' is not a finite number"),
         (b"2 3\na 1 2 3\n\xff\xfe 4 5 6\n", r"line 3: the word .* is not UTF-8 \(byte 0xff\)"),
-        (b"2 3\n 1 2 3\nb 4 5 6\n", "line 2: there is no word before"),
         (b"2 3\na 1 2 3\n\n", "line 3: there is no word before"),
         (b"3 3\na 1 2 3\nb 4 5 6\n", "line 1: the first line announces 3 vectors, and 2 lines follow"),
         (b"1 3\na 1 2 3\nb 4 5 6\n", "line 1: the first line announces 1 vectors, and 2 lines follow"),
@@ -187,8 +239,8 @@ def test_a_malformed_word2vec_binary(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", [*FLAT, "textgraft"])
-def test_a_word_with_a_space_is_not_written(to: str, tmp_path: Path) -> None:
-    for word in ("new york", "a\nb", ""):
+def test_a_word_with_a_separator_is_not_written(to: str, tmp_path: Path) -> None:
+    for word in ("a\nb", "", *(["new york", " "] if to in FLAT else [])):
         with pytest.raises(UserError, match="is empty or has a space"):
             save_vectors(made(["a", word]), tmp_path / "v", to=to)
     assert not list(tmp_path.iterdir())

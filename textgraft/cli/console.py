@@ -18,7 +18,11 @@ PACKAGE = Path(__file__).parents[1]
 OPTIONS = {
     'misplaced="drop"': "--drop-misplaced",
     'illegal_tags="repair"': "--repair-tags",
+    'illegal_spans="repair"': "--repair-spans",
     "kept_bytes": "--keep-gb",
+    "tag": "--tag-column",
+    "tag_names": "--tag-names",
+    "word": "--word-column",
     "text": "--text-column",
     "text2": "--text2",
     "label": "--label",
@@ -26,6 +30,7 @@ OPTIONS = {
     "kind": "--kind",
     "label_separator": "--label-separator",
     "encoding": "--encoding",
+    "errors": "--errors",
     "delimiter": "--delimiter",
     "limit": "--limit",
     "bleu": "--bleu",
@@ -52,7 +57,7 @@ OPTIONS = {
 }
 """Command-line options for arguments of Python, which are how the package's messages name them."""
 ARGUMENT = re.compile(
-    r"\b(?:(misplaced=\"drop\"|illegal_tags=\"repair\"|max_tokens\b(?!=)|kept_bytes)"
+    r"\b(?:(misplaced=\"drop\"|illegal_tags=\"repair\"|illegal_spans=\"repair\"|max_tokens\b(?!=)|kept_bytes)"
     rf'|({"|".join(name for name in OPTIONS if "=" not in name)})=(True|False|"[\w.-]+")?)'
 )
 """An argument in a message: with a value, before one that is not a plain word, or a name that is no word."""

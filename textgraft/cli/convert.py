@@ -39,8 +39,8 @@ def convert(
     linear layer on these vectors, the layer is beside it as parameters of scikit-learn's LogisticRegression
     (classifier.json, classifier.safetensors; README.md has the lines that use them).
 
-    tf:FOLDER is a TensorFlow checkpoint of Google's BERT or OpenAI's GPT-2, elmo:FOLDER the options.json and
-    weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.
+    tf:FOLDER is a TensorFlow checkpoint of Google's BERT, OpenAI's GPT-2 or a Transformer-XL, elmo:FOLDER the
+    options.json and weights.hdf5 of a published ELMo, flair:FILE a character language model as Flair saves it.
     """
     from typing import cast
 

@@ -60,7 +60,7 @@ def keyed_texts(
     if file is None:
         return numbered, option_texts or []
     if str(file) == "-":
-        lines = _stdin_lines(columns["encoding"] or "utf-8")
+        lines = stdin_lines(columns["encoding"] or "utf-8")
         return numbered, _stdin_pairs(lines) if reads == "pairs" else lines
     if reads == "choices" or file.is_dir():
         return _all_at_once(o.read_file(file, **columns, kind="choice" if reads == "choices" else None))
@@ -76,7 +76,7 @@ def _all_at_once(examples: Examples) -> tuple[Iterator[dict[str, Any]], Iterable
     return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
 
 
-def _stdin_lines(encoding: str) -> Iterator[str]:
+def stdin_lines(encoding: str) -> Iterator[str]:
     """Yield the lines of stdin. Raises UserError for a line that is not in `encoding`."""
     try:
         codecs.lookup(encoding)

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from textgraft.tasks.question_answering.predictor import QAModel, QAPrediction
 
 Folder = Annotated[str, typer.Argument(help="The folder of a model from `textgraft qa finetune`, or hf:FOLDER.")]
-Questions = Annotated[Path, typer.Argument(help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …).")]
+Questions = Annotated[
+    Path,
+    typer.Argument(
+        help="Questions with answers, as SQuAD's .json (or .json.gz, .xz, …), or as rows of Hugging Face's data sets."
+    ),
+]
 DropMisplaced = Annotated[bool, typer.Option("--drop-misplaced", help="Leave out answers whose offsets are wrong.")]
 Threshold = Annotated[
     float | None,
@@ -165,7 +170,7 @@ def score(
 
 def answer(
     model: Folder,
-    file: Annotated[Path | None, typer.Argument(help="Questions as SQuAD's .json; answers in it are ignored.")] = None,
+    file: Annotated[Path | None, typer.Argument(help="Questions as for `qa finetune`; answers are ignored.")] = None,
     question: Annotated[list[str] | None, typer.Option("--question", help="A question; may be repeated.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="A text file with the context of the questions.")

@@ -11,25 +11,24 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.tagged_input import (
+    File,
+    RepairSpans,
+    RepairTags,
+    TagColumn,
+    TaggedFiles,
+    TagNames,
+    WordColumn,
+    untagged,
+)
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.data.conll import Columns, Sentence, Tagged
+    from textgraft.data.conll import Columns
     from textgraft.tasks.tagging.predictor import TaggedSentence
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a tagger from `textgraft tag finetune`.")]
-File = Annotated[Path, typer.Argument(help="Sentences with tags: CoNLL columns or CoNLL-U, also .gz, .xz, ….")]
-WordColumn = Annotated[
-    str | None, typer.Option("--word-column", help="The column of the words, from 1, or a CoNLL-U name; else inferred.")
-]
-TagColumn = Annotated[
-    str | None,
-    typer.Option("--tag-column", help="The column of the tags, -1 for the last, or a CoNLL-U name; else inferred."),
-]
-RepairTags = Annotated[
-    bool, typer.Option("--repair-tags", help="Turn an I- tag without a preceding entity into a B- tag.")
-]
 FORMATS = ("conll", "json", "colour")
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
@@ -54,7 +53,9 @@ def finetune(
     ] = None,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
+    tag_names: TagNames = None,
     repair_tags: RepairTags = False,
+    repair_spans: RepairSpans = False,
     stack: Annotated[
         str | None,
         typer.Option(
@@ -116,7 +117,8 @@ def finetune(
         settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
     )
     paths = {"train": train, "valid": valid, "test": test}
-    parts = {n: _read(path, word_column, tag_column, repair_tags) for n, path in paths.items() if path is not None}
+    files = TaggedFiles(word_column, tag_column, tag_names, repair_tags, repair_spans)
+    parts = {name: files.read(path) for name, path in paths.items() if path is not None}
     if sentences is not None and valid is None and test is None:
         remedy = "Name a --test file; the sentences outside the sample are not held out."
         raise UserError("there is no evaluation split beside a sample.", where="--sentences", remedy=remedy)
@@ -152,7 +154,9 @@ def evaluate(
     file: File,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
+    tag_names: TagNames = None,
     repair_tags: RepairTags = False,
+    repair_spans: RepairSpans = False,
     precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
     quiet: o.Quiet = False,
@@ -161,7 +165,7 @@ def evaluate(
     """Evaluate a tagger: F1 of entities as conlleval counts it, or accuracy, with intervals."""
     from textgraft.tasks.tagging.predictor import Tagger, scores
 
-    data = _read(file, word_column, tag_column, repair_tags)
+    data = TaggedFiles(word_column, tag_column, tag_names, repair_tags, repair_spans).read(file)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision, show=not quiet)
     result = scores(data, tagger.tag(data.sentences)).summary()
@@ -174,7 +178,11 @@ def evaluate(
 def predict(
     model: Folder,
     file: Annotated[
-        Path | None, typer.Argument(help="A .txt file with a text per line, or CoNLL columns, whose tags are ignored.")
+        Path | None,
+        typer.Argument(
+            help="A .txt file or stdin (-) with a text per line, JSON lines with text, or any file of `tag finetune`, "
+            "whose tags are ignored."
+        ),
     ] = None,
     text: Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")] = None,
     out: Annotated[
@@ -204,24 +212,24 @@ def predict(
         raise UserError(f"colours are not {format}.", where="--colour", remedy="Leave out --colour or --format.")
     if html is not None and out is not None:
         raise UserError("both a page and a file are named.", where="--html", remedy="Name one at a time.")
-    output_format = _output_format("colour" if colour else format, file, out)
+    output_format = _output_format("colour" if colour else format, out)
     target = html or out
     if target is not None:
         validate_writable(target)
-    columns, sentences = _sentences(file, text, word_column, tag_column)
+    source = untagged(file, text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0
 
     def predictions() -> Iterator[TaggedSentence]:
         nonlocal total, count
-        for prediction, coverage in tagger.stream(sentences):
+        for prediction, coverage in tagger.stream(source.sentences):
             total, count = total + coverage, count + 1
             yield prediction
 
-    lines = (
-        _page(predictions()) if html else (line for r in predictions() for line in _shown(r, output_format, columns))
-    )
+    shown_as = output_format or source.output_format
+    shown = (line for r in predictions() for line in _shown(r, shown_as, source.columns))
+    lines = _page(predictions()) if html else shown
     if target is None:
         for line in lines:
             print(line)
@@ -233,13 +241,8 @@ def predict(
     _warn_of_windows([vars(total)])
 
 
-def _read(path: Path, word: str | None, tag: str | None, repair: bool) -> Tagged:
-    from textgraft.data.conll import read_conll
-
-    return read_conll(path, word=word, tag=tag, illegal_tags="repair" if repair else "refuse")
-
-
-def _output_format(name: str | None, file: Path | None, out: Path | None) -> str:
+def _output_format(name: str | None, out: Path | None) -> str | None:
+    """Return the format that is named, or that of the file to write; None for that of the input."""
     if name is not None and name not in FORMATS:
         raise UserError(f"there is no format '{name}'.", where="--format", remedy=f"Known: {', '.join(FORMATS)}.")
     if out is not None:
@@ -248,24 +251,7 @@ def _output_format(name: str | None, file: Path | None, out: Path | None) -> str
         if out.suffix == ".json":
             raise UserError("a sentence per line is no JSON file.", where=str(out), remedy="Name a .jsonl file.")
         return name or ("json" if out.suffix == ".jsonl" else "conll")
-    return name or ("conll" if file is not None else "colour")
-
-
-def _sentences(
-    file: Path | None, texts: list[str] | None, word: str | None, tag: str | None
-) -> tuple[Columns | None, Iterable[Sentence]]:
-    """Return a stream of sentences, and their columns. Raises UserError for both a file and texts, or neither."""
-    from textgraft.data.conll import sniff_columns, stream_sentences
-    from textgraft.data.text_files import format_of, lines
-    from textgraft.tasks.tagging.predictor import from_text
-
-    if (file is None) == (not texts):
-        raise UserError("name either a file or --text.", remedy="For example: textgraft tag predict MODEL --text Yes.")
-    if file is not None and format_of(file) != ".txt":
-        columns = sniff_columns(file, word=word, tag=tag)
-        return columns, (s for s in stream_sentences(file, columns) if s.words)
-    raw_texts = texts if file is None else (line.rstrip("\r\n") for line in lines(file))
-    return None, (sentence for sentence in map(from_text, raw_texts or ()) if sentence.words)
+    return name
 
 
 def _page(predictions: Iterator[TaggedSentence]) -> Iterator[str]:
@@ -368,4 +354,4 @@ VERBS: tuple[Verb, ...] = (
 
 def group() -> typer.Typer:
     """Return the group of commands `textgraft tag`."""
-    return group_of(VERBS, "Sequence tagging: parts of speech, or named entities, in CoNLL files.")
+    return group_of(VERBS, "Sequence tagging: parts of speech, or named entities.")

@@ -15,8 +15,9 @@ from textgraft.cli.plots import validate_plot
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
+    from textgraft.word_embeddings.lines import Errors as Policy
     from textgraft.word_embeddings.options import Method
-    from textgraft.word_embeddings.word_vectors import Neighbour
+    from textgraft.word_embeddings.word_vectors import Neighbour, WordVectors
 
 N_GRAMS = "fastText's n-grams"
 Source = Annotated[str, typer.Argument(metavar="VECTORS", help="A folder, the name of bundled vectors, or a file.")]
@@ -25,6 +26,9 @@ Format = Annotated[
     typer.Option("--format", help="word2vec (and .vec), word2vec-binary, glove or fasttext (.bin); else detected."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Load only this many words, the most frequent.")]
+Errors = Annotated[
+    str, typer.Option("--errors", help="strict refuses words that are not UTF-8; replace puts U+FFFD for wrong bytes.")
+]
 Number = Annotated[int, typer.Option("--number", "-n", min=1, help="Number of words.")]
 
 
@@ -120,6 +124,7 @@ def convert(
     ] = "textgraft",
     format: Format = None,
     limit: Limit = None,
+    errors: Errors = "strict",
     half: Annotated[bool, typer.Option("--half", help="Store textgraft's numbers as float16.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder or file at --out.")] = False,
     quiet: o.Quiet = False,
@@ -137,11 +142,18 @@ def convert(
             written[0] += words
             bar.add(words, f"{written[0]:,} words")
 
-        convert_vectors(source, out, to=to, format=format, limit=limit, half=half, overwrite=overwrite, seen=seen)
+        settings: dict[str, Any] = {"half": half, "overwrite": overwrite, "seen": seen}
+        convert_vectors(source, out, to=to, format=format, limit=limit, errors=cast("Policy", errors), **settings)
     if as_json:
         print_json({"out": out, "format": to})
     else:
         print(f"Written: {out}")
+
+
+def _load(source: str, format: str | None, limit: int | None, errors: str) -> WordVectors:
+    from textgraft.word_embeddings.formats import load_vectors
+
+    return load_vectors(source, format=format, limit=limit, errors=cast("Policy", errors))
 
 
 def neighbours(
@@ -150,12 +162,11 @@ def neighbours(
     number: Number = 10,
     format: Format = None,
     limit: Limit = None,
+    errors: Errors = "strict",
     as_json: o.AsJson = False,
 ) -> None:
     """Print the nearest neighbours of each word, by cosine."""
-    from textgraft.word_embeddings.formats import load_vectors
-
-    vectors = load_vectors(source, format=format, limit=limit)
+    vectors = _load(source, format, limit, errors)
     neighbours_of = {word: vectors.neighbours(word, number) for word in words}
     if as_json:
         print_json({"neighbours": {word: _rows(near) for word, near in neighbours_of.items()}})
@@ -172,12 +183,11 @@ def analogy(
     number: Number = 5,
     format: Format = None,
     limit: Limit = None,
+    errors: Errors = "strict",
     as_json: o.AsJson = False,
 ) -> None:
     """Solve A : B = C : ?, by the nearest neighbours of B - A + C, the three words excluded."""
-    from textgraft.word_embeddings.formats import load_vectors
-
-    answers = load_vectors(source, format=format, limit=limit).analogy(a, b, c, number)
+    answers = _load(source, format, limit, errors).analogy(a, b, c, number)
     if as_json:
         print_json({"answers": _rows(answers)})
     else:
@@ -196,17 +206,17 @@ def evaluate(
     ] = 300_000,
     format: Format = None,
     limit: Limit = None,
+    errors: Errors = "strict",
     as_json: o.AsJson = False,
 ) -> None:
     """Evaluate vectors: rank correlation with human similarity scores, accuracy of analogies by section."""
     from textgraft.word_embeddings import evaluation
-    from textgraft.word_embeddings.formats import load_vectors
 
     if not similarity and analogies is None:
         raise UserError("there is nothing to evaluate on.", remedy="Name --similarity files, --analogies, or both.")
     similarities = {path: evaluation.read_similarities(path) for path in similarity or ()}
     sections = evaluation.read_analogies(analogies) if analogies else None
-    vectors = load_vectors(source, format=format, limit=limit)
+    vectors = _load(source, format, limit, errors)
     results: dict[str, Any] = {}
     if similarities:
         results["similarity"] = {
@@ -249,15 +259,15 @@ def plot(
     seed: o.Seed = 0,
     format: Format = None,
     limit: Limit = None,
+    errors: Errors = "strict",
     as_json: o.AsJson = False,
 ) -> None:
     """Plot words in two dimensions."""
     from textgraft.data.text_files import lines
-    from textgraft.word_embeddings.formats import load_vectors
     from textgraft.word_embeddings.word_map import plot_vectors
 
     validate_plot(out)
-    vectors = load_vectors(source, format=format, limit=limit)
+    vectors = _load(source, format, limit, errors)
     requested = [*(word or ()), *([line.strip() for line in lines(words)] if words else ())]
     candidates = [each for each in requested if each] or [
         w for w in vectors.words[: 2 * number] if any(map(str.isalpha, w))

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.conllu import surface
+from textgraft.data.json_records import starts_like_json
 from textgraft.data.tags import Scheme, TagCounts, converted, illegal_positions, is_entity_tag, tag_names, without_bilou
 from textgraft.data.text_files import lines
 from textgraft.text.words import spaced
@@ -45,6 +46,7 @@ class Sentence:
         line: Line number of the first word in its file.
         raw: All lines of the sentence in its file, those before the first word included.
         line_indices: Index in `raw` of each word's line.
+        unit: Unit that `line` counts, for messages.
     """
 
     words: tuple[str, ...]
@@ -54,6 +56,7 @@ class Sentence:
     line: int = 0
     raw: tuple[str, ...] = field(default=(), repr=False)
     line_indices: tuple[int, ...] = field(default=(), repr=False)
+    unit: str = "line"
 
     @classmethod
     def of(cls, words: Sequence[str], tags: Sequence[str] = ()) -> Sentence:
@@ -76,7 +79,7 @@ class Sentence:
     def where(self, word: int) -> str:
         """Where a word stands, for messages: its line, or for a sentence that is not from a file its text."""
         if self.line:
-            return f"line {self.line_of(word)}"
+            return f"{self.unit} {self.line_of(word)}"
         start = self.text if len(self.text) <= 60 else f"{self.text[:57]}..."
         return f"sentence {start!r}, word {min(word, len(self) - 1)}"
 
@@ -185,6 +188,8 @@ def sniff_columns(path: str | Path, *, word: str | None = None, tag: str | None 
         if not line.strip() or line.startswith(_DOCUMENT) or re.match(r"#( |$)|#\t|# ?\w+ ?= ?", line):
             continue
         tab_cells, where = line.split("\t"), f"{path} line {number}"
+        if starts_like_json(line):
+            raise UserError("this is JSON, not columns of words.", where=where, remedy="Use textgraft.read_tagged.")
         conllu = len(tab_cells) == len(CONLLU) and bool(_ID.fullmatch(tab_cells[0]))
         delimiter: Literal["\t", " "] = "\t" if "\t" in line else " "
         count = len(_split(line, delimiter))
@@ -321,7 +326,7 @@ def checked(data: Tagged, *, illegal_tags: Illegal = "refuse") -> Tagged:
 def _validate_tagged(sentence: Sentence, source: str) -> None:
     if len(sentence.tags) != len(sentence.words):
         message = f"{len(sentence.words)} words have {len(sentence.tags)} tags."
-        raise UserError(message, where=f"{source} line {sentence.line}", remedy="Write one tag for each word.")
+        raise UserError(message, where=f"{source} {sentence.where(0)}", remedy="Write one tag for each word.")
     for i, tag in enumerate(sentence.tags):
         if not tag.strip() or tag == _UNTAGGED:
             where = f"{source} {sentence.where(i)}"

@@ -5,6 +5,7 @@ Nothing is downloaded: the library runs offline. It is installed with the extra 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -58,6 +59,32 @@ def dataset_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             return
         number += 1
         yield number, row
+
+
+def class_names(path: Path) -> dict[str, list[str]]:
+    """Names of the classes, in the order of their numbers, by column, of a data set or a Parquet file that was written
+    from one; also of columns that are lists of classes.
+    """
+    if not is_dataset(path):
+        return _class_names_of_parquet(path) if path.suffix == ".parquet" else {}
+    with _offline():
+        features = dict(_opened(path).features or {})
+    names = {column: getattr(getattr(of, "feature", of), "names", None) for column, of in features.items()}
+    return {column: list(of) for column, of in names.items() if of}
+
+
+def _class_names_of_parquet(path: Path) -> dict[str, list[str]]:
+    import duckdb
+
+    query = "SELECT value FROM parquet_kv_metadata(?) WHERE key = 'huggingface'"
+    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+        try:
+            found = connection.execute(query, [str(path)]).fetchone()
+            features = json.loads(found[0])["info"]["features"] if found else {}
+        except (duckdb.Error, ValueError, KeyError, TypeError):
+            return {}  # the reader of the rows says what is wrong with the file
+    names = {column: (of.get("feature") or of).get("names") for column, of in features.items() if isinstance(of, dict)}
+    return {column: list(of) for column, of in names.items() if of}
 
 
 def dataset_files(path: Path) -> list[Path]:

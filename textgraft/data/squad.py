@@ -1,5 +1,8 @@
 """Extractive question answering data in SQuAD's JSON format, reading and writing.
 
+Articles, paragraphs and single questions with their context (Hugging Face's rows) are read, each as a list or one per
+line, and as the list under "data" of SQuAD's own files.
+
 Version 1.1 is Rajpurkar et al. 2016 (arXiv:1606.05250); version 2 (Rajpurkar, Jia & Liang 2018, arXiv:1806.03822) adds
 questions that their paragraph does not answer. Offsets count characters of the context, as Python does.
 """
@@ -9,16 +12,18 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from textgraft.core.errors import UserError
-from textgraft.data.text_files import explained, open_binary
+from textgraft.data.json_records import records
 
 Misplaced = Literal["refuse", "drop"]
 """Policy for answers that are not at their offset."""
+Rules = Literal["1.1", "2.0"]
+"""Version of SQuAD's evaluation script."""
 _SHAPE = 'Give a file such as {"data": [{"title": …, "paragraphs": [{"context": …, "qas": [{"id": …, "question": …, …'
 _SHOWN = 40  # characters of a text in a message
 
@@ -81,6 +86,11 @@ class Squad:
                     yield paragraph.context, question
 
     @property
+    def rules(self) -> Rules:
+        """Version of the official script that scores these questions."""
+        return "2.0" if self.version.lower().lstrip("v").startswith("2") or self.has_impossible else "1.1"
+
+    @property
     def has_impossible(self) -> bool:
         """True if any question has no answer."""
         return any(question.impossible for _, question in self.asked())
@@ -141,45 +151,61 @@ def _rank(seed: int, key: str) -> str:
     return hashlib.sha256(f"{seed} {key}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def is_squad(path: str | Path) -> bool:
-    """True if a file name ends in .json, also compressed."""
-    name = Path(path).name.lower()
-    return any(name.endswith(".json" + suffix) for suffix in ("", ".gz", ".xz", ".bz2", ".zst"))
-
-
 def read_squad(path: str | Path, *, misplaced: Misplaced = "refuse") -> Squad:
     """Read a file, plain or compressed. Answers may be missing for prediction.
 
     Args:
-        path: The file.
+        path: JSON of SQuAD's layout; a list, or lines, of articles, of paragraphs or of questions with their context;
+            or such questions as Parquet or as a Hugging Face data set.
         misplaced: "refuse" raises for answers that are not at their offset; "drop" removes them with a warning.
 
     Raises:
-        UserError: The file has another format (with article, paragraph and question), an id occurs twice, or an answer
-            is misplaced (with the text found there).
+        UserError: The file has another format (with article, paragraph and question, or line), an id occurs twice, or
+            an answer is misplaced (with the text found there).
     """
-    path = Path(path)
-    with explained(path), open_binary(path) as file:
-        data = file.read()
+    source = str(path)
     try:
-        content = json.loads(data.decode("utf-8-sig"))
-    except ValueError as error:
-        raise UserError(f"this is not JSON ({error}).", where=str(path), remedy=_SHAPE) from error
-    return parse_squad(content, source=str(path), misplaced=misplaced)
+        found = list(records(Path(path)))
+    except UserError as error:
+        remedy = _SHAPE if "JSON" in error.message else error.remedy
+        raise UserError(error.message, where=error.where, remedy=remedy) from error
+    if len(found) == 1 and found[0].unit == "line":
+        return parse_squad(found[0].value, source=source, misplaced=misplaced)
+    places = [(record.value, f"{source} {record.unit} {record.number}") for record in found]
+    return _parsed(places, "", source, misplaced)
 
 
 def parse_squad(content: Any, *, source: str = "<memory>", misplaced: Misplaced = "refuse") -> Squad:
     """`read_squad` for JSON in memory."""
+    values, version = content, ""
+    if not isinstance(content, list) and not (isinstance(content, dict) and content.keys() & SHAPES.keys()):
+        values, version = _Parser(source, misplaced).items(content, "data", source), str(content.get("version", ""))
+    elif isinstance(content, dict):
+        values = [content]
+    places = [(value, f"{source} {_shape(value) or 'article'} {n}") for n, value in enumerate(values, 1)]
+    return _parsed(places, version, source, misplaced)
+
+
+def _parsed(values: Sequence[tuple[Any, str]], version: str, source: str, misplaced: Misplaced) -> Squad:
+    """The questions of values, each with its place."""
     if misplaced not in get_args(Misplaced):
         raise UserError(f"misplaced is '{misplaced}'.", remedy=f"Known: {', '.join(get_args(Misplaced))}.")
     parser = _Parser(source, misplaced)
-    articles = parser.items(content, "data", source)
-    parsed = tuple(parser.article(item, f"{source} article {n}") for n, item in enumerate(articles, 1))
-    squad = Squad(parsed, str(content.get("version", "1.1")), source)
-    parser.finish()
+    for value, where in values:
+        parser.add(value, where)
+    squad = Squad(parser.finish(), version or "1.1", source)
     if not len(squad):
         raise UserError("the file contains no question.", where=source, remedy=_SHAPE)
-    return squad
+    return squad if version or not squad.has_impossible else replace(squad, version="2.0")
+
+
+SHAPES: Mapping[str, str] = {"paragraphs": "article", "qas": "paragraph", "question": "question"}
+"""Name of what an object with this key is."""
+
+
+def _shape(value: Any) -> str | None:
+    keys = value.keys() if isinstance(value, dict) else ()
+    return next((name for key, name in SHAPES.items() if key in keys), None)
 
 
 class _Parser:
@@ -189,6 +215,34 @@ class _Parser:
         self.source, self.misplaced = source, misplaced
         self.seen: dict[str, str] = {}  # question id: its place
         self.misplaced_answers: list[UserError] = []
+        self.without_answers: list[str] = []  # places of rows with an empty list
+        self.articles: list[Article] = []
+        self.rows: dict[str, dict[str, list[Question]]] = {}  # questions by title and context
+
+    def add(self, value: Any, where: str) -> None:
+        """Parse an article, a paragraph, or a question with its context."""
+        kind = _shape(value)
+        if kind == "question":
+            self.row(value, where)
+        elif kind == "paragraph":
+            paragraph = self.paragraph(value, where)
+            self.articles.append(Article(_title_of(paragraph.context), (paragraph,)))
+        else:
+            self.articles.append(self.article(value, where))
+
+    def row(self, value: Any, where: str) -> None:
+        """Parse a question with its context, as in Hugging Face's data sets.
+
+        There a list of answers that is empty is how an impossible question is written.
+        """
+        context = self.value(value, "context", str, where)
+        question = self.question(value, context, where)
+        is_empty = value.get("answers", True) in ([], {}, {"text": [], "answer_start": []})
+        if is_empty and "is_impossible" not in value:
+            self.without_answers.append(where)
+            question = replace(question, impossible=True)
+        title = self.value(value, "title", str, where) if value.get("title") else _title_of(context)
+        self.rows.setdefault(title, {}).setdefault(context, []).append(question)
 
     def items(self, holder: Any, key: str, where: str) -> list[Any]:
         """The list under `key` of an object."""
@@ -212,9 +266,7 @@ class _Parser:
         title = self.value(item, "title", str, where) if "title" in item else ""
         location = f"{where} '{title}'" if title else where
         parsed = tuple(self.paragraph(p, f"{location}, paragraph {n}") for n, p in enumerate(paragraphs, 1))
-        # An article without a title is identified by its first context.
-        first = parsed[0].context if parsed else ""
-        return Article(title or hashlib.sha256(first.encode("utf-8", "surrogatepass")).hexdigest()[:16], parsed)
+        return Article(title or _title_of(parsed[0].context if parsed else ""), parsed)
 
     def paragraph(self, item: Any, where: str) -> Paragraph:
         context = self.value(item, "context", str, where)
@@ -223,18 +275,30 @@ class _Parser:
         return Paragraph(context, tuple(questions))
 
     def question(self, item: Any, context: str, where: str) -> Question:
-        id = self.value(item, "id", str, where)
+        number = item.get("id") if isinstance(item, dict) else None
+        is_number = isinstance(number, int) and not isinstance(number, bool)
+        id = str(number) if is_number else self.value(item, "id", str, where)
         where = f"{where} '{id}'"
         if id in self.seen:
             raise UserError(f"the id '{id}' is also that of {self.seen[id]}.", where=where, remedy="Make ids unique.")
         self.seen[id] = where
         text = self.value(item, "question", str, where)
         impossible = self.value(item, "is_impossible", bool, where) if "is_impossible" in item else False
-        items = self.items(item, "answers", where) if "answers" in item else []
+        items = self.answers(item, where) if "answers" in item else []
         answers = [self.answer(a, context, f"{where}, answer {n}") for n, a in enumerate(items, 1)]
         if impossible and items:
             raise UserError("it is impossible and has answers.", where=where, remedy="Correct one of the two.")
         return Question(id, text, tuple(a for a in answers if a is not None), impossible)
+
+    def answers(self, item: Any, where: str) -> list[Any]:
+        """The answers of a question: a list of objects, or in Hugging Face's rows an object of lists."""
+        if not isinstance(item["answers"], dict):
+            return self.items(item, "answers", where)
+        texts, starts = (self.items(item["answers"], key, where) for key in ("text", "answer_start"))
+        if len(texts) != len(starts):
+            message = f"{len(texts)} answers have {len(starts)} starts."
+            raise UserError(message, where=where, remedy="Give an answer_start for each text.")
+        return [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
 
     def answer(self, item: Any, context: str, where: str) -> Answer | None:
         answer = Answer(self.value(item, "text", str, where), self.value(item, "answer_start", int, where))
@@ -251,17 +315,32 @@ class _Parser:
         self.misplaced_answers.append(UserError(message, where=where, remedy=hint))
         return None
 
-    def finish(self) -> None:
-        """Raise or warn about misplaced answers."""
-        if not self.misplaced_answers:
-            return
+    def finish(self) -> tuple[Article, ...]:
+        """The articles. Raises or warns about misplaced answers."""
+        if self.without_answers:
+            count = f"{len(self.without_answers):,} questions with an empty list of answers are read as impossible"
+            warnings.warn(f"{count}; the first: {self.without_answers[0]}", stacklevel=5)
+        if self.misplaced_answers:
+            self._report_misplaced()
+        of_rows = (
+            Article(title, tuple(Paragraph(context, tuple(of)) for context, of in contexts.items()))
+            for title, contexts in self.rows.items()
+        )
+        return (*self.articles, *of_rows)
+
+    def _report_misplaced(self) -> None:
         first, count = self.misplaced_answers[0], len(self.misplaced_answers)
         if self.misplaced == "drop":
-            warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=4)
+            warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=6)
             return
         more = f" ({count} such answers in this file.)" if count > 1 else ""
         remedy = f'{first.remedy}{more} Correct answer_start, or leave them out with misplaced="drop".'
         raise UserError(first.message, where=first.where, remedy=remedy.strip())
+
+
+def _title_of(context: str) -> str:
+    """Identifier of an article without a title: a hash of its first context."""
+    return hashlib.sha256(context.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _short(text: str) -> str:

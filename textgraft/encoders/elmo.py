@@ -1,8 +1,8 @@
 """ELMo: a language model in each direction over words as characters.
 
 A word is a convolution over its characters (Kim et al. 2016), highway layers and a projection; above are the LSTMs of
-either direction, each projected and with a residual connection but for the first. The two directions are independent: a
-layer's output is the forward vector beside the backward one.
+either direction, each projected and, if configured, with a residual connection but for the first. The two directions
+are independent: a layer's output is the forward vector beside the backward one.
 
 Source: Peters et al. 2018, arXiv:1802.05365. Differences from the published code: the begin and end of text are
 positions like words; dropout is that of bilm-tf (on the input of each LSTM), which AllenNLP's copy has elsewhere; and
@@ -46,6 +46,7 @@ class ELMoConfig:
         projection_dim: Width of an LSTM's output; both directions together have twice that.
         cell_clip: Clip of cell states; 0 does not clip.
         projection_clip: Clip of outputs; 0 does not clip.
+        skip_connections: Add the input of each LSTM but the first to its output.
 
     Raises:
         UserError: A value is impossible.
@@ -61,6 +62,7 @@ class ELMoConfig:
     cell_clip: float = 3.0
     projection_clip: float = 3.0
     hidden_dropout: float = 0.1
+    skip_connections: bool = True
     num_characters: int = NUM_CHARACTERS
 
     def __post_init__(self) -> None:
@@ -190,7 +192,7 @@ class ELMo(Encoder):
                 inputs = F.dropout(sides[side], self.config.hidden_dropout, self.training)
                 h, c = old_state[2 * side : 2 * side + 2]
                 out, step_state = layer(inputs, lengths, (h[:rows], c[:rows]))
-                sides[side] = out + inputs if new_state else out
+                sides[side] = out + inputs if new_state and self.config.skip_connections else out
                 new_layer_state += [torch.cat([now, old[rows:]]) for now, old in zip(step_state, (h, c), strict=True)]
             new_state.append(tuple(new_layer_state))
             back = reversed_within(sides[1].transpose(0, 1), batch.mask)

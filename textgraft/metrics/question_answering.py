@@ -1,8 +1,9 @@
 """Exact match and F1 of answers, as in the official SQuAD scripts.
 
-`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) and, for questions without an answer, `evaluate-v2.0.py`. Both handle
-articles and punctuation of English only, and split words at spaces: in text without spaces, such as Thai, an answer is
-one word, so that its F1 hardly differs from its exact match.
+`evaluate-v1.1.py` (Rajpurkar et al. 2016, §6.1) scores files of that version, and `evaluate-v2.0.py` those of version
+2; they differ where an answer is nothing but articles and punctuation. Both handle articles and punctuation of English
+only, and split words at spaces: in text without spaces, such as Thai, an answer is one word, so that its F1 hardly
+differs from its exact match.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from textgraft.data.squad import Question
+from textgraft.data.squad import Question, Rules
 from textgraft.metrics.classification import bootstrap_interval
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -38,6 +39,16 @@ def exact_match(predicted: str, gold: str) -> float:
     return float(normalize_answer(predicted) == normalize_answer(gold))
 
 
+def f1_of_version_2(predicted: str, gold: str) -> float:
+    """`f1`, but 1.0 where both normalise to nothing.
+
+    >>> f1_of_version_2("the", "an"), f1_of_version_2("", "a car")
+    (1.0, 0.0)
+    """
+    normal_forms = normalize_answer(predicted), normalize_answer(gold)
+    return f1(predicted, gold) if all(normal_forms) else float(normal_forms[0] == normal_forms[1])
+
+
 def f1(predicted: str, gold: str) -> float:
     """Harmonic mean of precision and recall over the two bags of words; 0.0 without common words.
 
@@ -50,6 +61,10 @@ def f1(predicted: str, gold: str) -> float:
         return 0.0
     precision, recall = shared / len(predicted_words), shared / len(gold_words)
     return 2 * precision * recall / (precision + recall)
+
+
+F1_OF: Mapping[Rules, Callable[[str, str], float]] = {"1.1": f1, "2.0": f1_of_version_2}
+"""F1 of each version's script."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +99,24 @@ class AnswerScores:
         return result
 
 
-def score_answers(questions: Sequence[Question], predictions: Mapping[str, str]) -> AnswerScores:
+def _gold_texts(question: Question, rules: Rules) -> list[str]:
+    """The gold answers that a script compares with; version 2's drops those that normalise to nothing."""
+    texts = [answer.text for answer in question.answers]
+    if rules == "2.0":
+        texts = [text for text in texts if normalize_answer(text)]
+    return texts or [""]
+
+
+def score_answers(
+    questions: Sequence[Question], predictions: Mapping[str, str], *, rules: Rules = "1.1"
+) -> AnswerScores:
     """Best exact match and F1 of each question over its gold answers.
 
     Args:
         questions: The questions.
         predictions: Predicted answer by question id; a missing one scores 0. For an impossible question only the empty
-            answer is correct, by both measures (version 2's script).
+            answer is correct, by both measures.
+        rules: Version of the script; an impossible question is always scored by version 2's.
 
     Raises:
         ValueError: A question is neither answered nor impossible.
@@ -100,13 +126,12 @@ def score_answers(questions: Sequence[Question], predictions: Mapping[str, str])
         if not question.answers and not question.impossible:
             raise ValueError(f"question '{question.id}' has no answer to compare with")
         predicted = predictions.get(question.id)
-        if predicted is None:
-            scores = (0.0, 0.0)
-        elif question.impossible:
-            scores = (exact_match(predicted, ""),) * 2
-        else:
-            golds = [a.text for a in question.answers]
-            scores = (max(exact_match(predicted, g) for g in golds), max(f1(predicted, g) for g in golds))
+        scores = (0.0, 0.0)
+        if predicted is not None:
+            of_question: Rules = "2.0" if question.impossible else rules
+            overlap_of = F1_OF[of_question]
+            golds = _gold_texts(question, of_question)
+            scores = (max(exact_match(predicted, g) for g in golds), max(overlap_of(predicted, g) for g in golds))
         exact.append(scores[0])
         overlap.append(scores[1])
     return AnswerScores(

@@ -164,7 +164,7 @@ def load_network(name: str | Path) -> Artifact:
 
     Args:
         name: A folder, the name of a bundled model, or a checkpoint of another library: `hf:FOLDER` or `hf:NAME` of
-            transformers, `tf:FOLDER` of a TensorFlow BERT or GPT-2, `elmo:FOLDER` of a published ELMo.
+            transformers, `tf:FOLDER` of a TensorFlow BERT, GPT-2 or Transformer-XL, `elmo:FOLDER` of a published ELMo.
 
     Returns:
         The artifact, its weights in float32 and the model in eval mode.

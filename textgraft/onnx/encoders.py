@@ -222,7 +222,8 @@ def elmo(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     sides = [left, from_end(g, left, lengths)]
     for number, pair in enumerate(zip(encoder.forwards, encoder.backwards, strict=True)):
         outputs = [projected_lstm(g, layer, side) for layer, side in zip(pair, sides, strict=True)]
-        sides = [g("Add", new, old) for new, old in zip(outputs, sides, strict=True)] if number else outputs
+        adds = number > 0 and encoder.config.skip_connections
+        sides = [g("Add", new, old) for new, old in zip(outputs, sides, strict=True)] if adds else outputs
         both = g("Concat", sides[0], from_end(g, sides[1], lengths), axis=2)
         kept.append(g("Transpose", both, perm=[1, 0, 2]))
     return kept, None

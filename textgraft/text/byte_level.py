@@ -66,6 +66,8 @@ class BytePairTokenizer(Tokenizer):
         self.between_id = role_ids["between"] if role_ids["between"] is not None else self.eos_id
         self._turn_ends = frozenset(ids[name] for name in TURN_ENDS if name in ids)
         self.starts = pipeline.encode("").ids
+        marks = (*_NAMES["bos"], *_NAMES["eos"])
+        self._empty = [self.bos_id] if not self.starts and self.tokens[self.bos_id] in marks else None
         letter = pipeline.encode("a", add_special_tokens=False).tokens
         self._adds_space = bool(letter) and letter[0].startswith(SPACE)
 
@@ -112,8 +114,13 @@ class BytePairTokenizer(Tokenizer):
         return [ids[len(before) :] if np.array_equal(ids[: len(before)], before) else ids for ids in encoded]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text, exactly for byte vocabularies, without the start tokens that `encode` adds."""
+        """The text, exactly for byte vocabularies, without the start tokens that `encode` adds.
+
+        The begin token alone is the empty text, which `encode` gives it for.
+        """
         remaining = list(ids)
+        if remaining == self._empty:
+            return ""
         if self.starts and remaining[: len(self.starts)] == self.starts:
             remaining = remaining[len(self.starts) :]
         return str(self._pipeline.decode(remaining, skip_special_tokens=False))
@@ -124,9 +131,11 @@ class BytePairTokenizer(Tokenizer):
 
     def parting(self, ids: Sequence[int]) -> int:
         """The end, if the last character is complete; 0 where `decode` removes a start of several tokens, which others
-        may form.
+        may form, and for the token of the empty text.
         """
-        return len(ids) if len(self.starts) < 2 and not self.decode(ids).endswith("\ufffd") else 0
+        if list(ids) == self._empty or len(self.starts) > 1:
+            return 0
+        return 0 if self.decode(ids).endswith("\ufffd") else len(ids)
 
 
 def _valid(text: str) -> str:

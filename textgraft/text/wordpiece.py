@@ -1,7 +1,8 @@
 """WordPiece, BERT's tokenizer: words are split into the longest known subwords from the left.
 
 Schuster & Nakajima 2012; Wu et al. 2016, §4.1; the normaliser and the special tokens are those of Devlin et al. 2019.
-Ids equal those of the `transformers` library's BertTokenizer, also for "[SEP]" in a text, which becomes the token.
+Ids equal those of the `transformers` library's BertTokenizer, also for "[SEP]" in a text, which becomes the token. The
+length of the longest word is part of the saved tokenizer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", SEP, "[MASK]")
 
 CONTINUES = "##"
 CHUNKS_PER_CALL = 1000
-_LONGEST_WORD = 100  # characters; a longer word is [UNK], as in the authors' code
+LONGEST_WORD, LONGEST_WORD_OF_LIBRARY = 200, 100
+"""Characters of the longest word that is not [UNK], in the authors' code and in the `transformers` library."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _RESTORE = "Use a BERT's vocab.txt, or the tokenizer.json beside it."
 
@@ -184,6 +186,7 @@ class WordPieceTokenizer(Tokenizer):
         lowercase: bool = True,
         strip_accents: bool | None = None,
         split_chinese: bool = True,
+        longest_word: int = LONGEST_WORD,
         where: str = "vocab.txt",
     ) -> WordPieceTokenizer:
         """Tokenizer of these subwords in the order of their ids.
@@ -193,6 +196,7 @@ class WordPieceTokenizer(Tokenizer):
             lowercase: Lower-case texts.
             strip_accents: Remove accents; None for as `lowercase`.
             split_chinese: Split Chinese into characters.
+            longest_word: Characters of the longest word; a longer one is [UNK].
             where: Name of the vocabulary for error messages.
 
         Raises:
@@ -204,7 +208,7 @@ class WordPieceTokenizer(Tokenizer):
         vocabulary = {token: i for i, token in enumerate(tokens)}
         if "[UNK]" not in vocabulary:
             raise UserError("this vocabulary lacks [UNK].", where=where, remedy=_RESTORE)
-        model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=_LONGEST_WORD)
+        model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=longest_word)
         pipeline = _bert_pipeline(Pipeline(model), lowercase, strip_accents, split_chinese)
         pipeline.decoder = decoders.WordPiece(prefix=CONTINUES)
         pipeline.add_special_tokens([AddedToken(m, normalized=False, special=True) for m in SPECIAL if m in vocabulary])
@@ -243,6 +247,7 @@ class WordPieceTokenizer(Tokenizer):
             lowercase=config.get("do_lower_case", True),
             strip_accents=config.get("strip_accents"),
             split_chinese=config.get("tokenize_chinese_chars", True),
+            longest_word=LONGEST_WORD_OF_LIBRARY,
             where=str(vocabulary),
         )
 

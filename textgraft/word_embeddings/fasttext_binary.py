@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
 from textgraft.data.text_files import COMPRESSED, explained
-from textgraft.word_embeddings.lines import decoded, limited, sound
+from textgraft.word_embeddings.lines import WordDecoder, limited, sound
 from textgraft.word_embeddings.subwords import ComposedRows, Subwords
 from textgraft.word_embeddings.word_vectors import VectorStream, WordVectors
 
@@ -52,12 +52,13 @@ def is_fasttext(head: bytes) -> bool:
     return head[:4] == struct.pack("<i", MAGIC)
 
 
-def read(path: Path, limit: int | None = None) -> WordVectors:
+def read(path: Path, limit: int | None, decoder: WordDecoder) -> WordVectors:
     """Open a file, with words in memory and vectors mapped from disk.
 
     Args:
         path: File.
         limit: Number of most frequent words to load (None: all); n-grams are always complete.
+        decoder: Decoding of words.
 
     Raises:
         UserError: The file is of another kind, a classifier, quantised, pruned, or truncated.
@@ -75,7 +76,7 @@ def read(path: Path, limit: int | None = None) -> WordVectors:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     settings = _settings(data, path)
     reader = _Reader(data, path, _HEADER.size)
-    words, counts, tokens = _dictionary(reader, limit)
+    words, counts, tokens = _dictionary(reader, limit, decoder)
     table = _matrix(reader, (reader.words + settings["bucket"], settings["dim"]))
     output_matrix = _matrix(reader, (reader.words, settings["dim"]))
     if hasattr(data, "madvise"):
@@ -128,7 +129,7 @@ class _Reader:
         return UserError(message, where=f"{self.path} byte {self.place:,}", remedy=remedy)
 
 
-def _dictionary(reader: _Reader, limit: int | None) -> tuple[list[str], NDArray[np.int64], int]:
+def _dictionary(reader: _Reader, limit: int | None, decoder: WordDecoder) -> tuple[list[str], NDArray[np.int64], int]:
     """Words in the order of their vectors, their counts, and the number of tokens."""
     size, words, labels, tokens, pruned = reader.unpack("3i2q")
     if labels or size != words:
@@ -149,9 +150,10 @@ def _dictionary(reader: _Reader, limit: int | None) -> tuple[list[str], NDArray[
             raise reader.ended()
         if number < count:
             where = f"{reader.path} byte {reader.place:,}"
-            vocabulary.append(decoded(reader.data[reader.place : end], where))
+            vocabulary.append(decoder.word(reader.data[reader.place : end], where))
             counts[number], _ = entry.unpack_from(reader.data, end + 1)
         reader.place = end + 1 + entry.size
+    decoder.finish()
     return vocabulary, counts, tokens
 
 

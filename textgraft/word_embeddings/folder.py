@@ -27,6 +27,8 @@ from textgraft.word_embeddings.word_vectors import Block, VectorStream, WordVect
 
 FILES = ("vectors.safetensors", "words.txt", "run.json")
 DTYPES: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
+LINE_ENDS = "\n\r\0"
+"""Characters that a word in words.txt cannot have; it may be a space or have one in it."""
 MAX_HALF = 65_504.0
 """The largest float16."""
 _ROWS = 8_192
@@ -53,7 +55,7 @@ def write(stream: VectorStream, path: Path, *, half: bool = False, overwrite: bo
 
 def _write_files(stream: VectorStream, beside: Path, path: Path, half: bool) -> None:
     words = _write_numbers(stream, beside / "vectors.safetensors", "F16" if half else "F32")
-    text = "".join(f"{sound(word, path)}\n" for word in words)
+    text = "".join(f"{sound(word, path, LINE_ENDS)}\n" for word in words)
     write_atomically(beside / "words.txt", text.encode())
     subwords = stream.subwords
     about = {"words": stream.count, "dimensions": stream.dimensions, "lowercase": bool(stream.lowercase)}

@@ -11,22 +11,22 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.text_files import COMPRESSED, explained, open_binary
 from textgraft.models import model_folder
 from textgraft.word_embeddings import fasttext_binary, folder, glove_text, word2vec_binary, word2vec_text
-from textgraft.word_embeddings.lines import first_line
+from textgraft.word_embeddings.lines import Errors, WordDecoder, first_line
 from textgraft.word_embeddings.word_vectors import VectorStream, WordVectors
 
 
 @dataclass(frozen=True)
 class Format:
-    """`read` takes a path and a limit, and returns mapped WordVectors or a stream; `write` takes a stream
-    and a path.
+    """`read` takes a path, a limit and a decoder of words, and returns mapped WordVectors or a stream; `write` takes a
+    stream and a path.
     """
 
-    read: Callable[[Path, int | None], WordVectors | VectorStream]
+    read: Callable[[Path, int | None, WordDecoder], WordVectors | VectorStream]
     write: Callable[[VectorStream, Path], Path]
 
 
 FORMATS: dict[str, Format] = {
-    "textgraft": Format(folder.read, folder.write),
+    "textgraft": Format(lambda path, limit, _: folder.read(path, limit), folder.write),
     "word2vec": Format(word2vec_text.read, word2vec_text.write),
     "word2vec-binary": Format(word2vec_binary.read, word2vec_binary.write),
     "glove": Format(glove_text.read, glove_text.write),
@@ -37,7 +37,9 @@ FORMATS: dict[str, Format] = {
 _PEEK = 1 << 16
 
 
-def load_vectors(source: str | Path, *, format: str | None = None, limit: int | None = None) -> WordVectors:
+def load_vectors(
+    source: str | Path, *, format: str | None = None, limit: int | None = None, errors: Errors = "strict"
+) -> WordVectors:
     """Load word vectors from a textgraft folder, a bundled name, or a file in any of FORMATS.
 
     Folders and fastText's .bin are memory-mapped; the others are loaded into memory.
@@ -46,22 +48,25 @@ def load_vectors(source: str | Path, *, format: str | None = None, limit: int | 
         source: Folder, name or file.
         format: Name in FORMATS (None: detected from the first bytes).
         limit: Number of most frequent words (None: all).
+        errors: "strict" raises for a word that is not UTF-8; "replace" puts U+FFFD for its wrong bytes, and warns.
 
     Raises:
         UserError: The source is none of these, or damaged; the message has the position.
     """
-    vectors = _opened(source, format, limit)
+    vectors = _opened(source, format, limit, errors)
     return vectors if isinstance(vectors, WordVectors) else WordVectors.from_stream(vectors)
 
 
-def stream_vectors(source: str | Path, *, format: str | None = None, limit: int | None = None) -> VectorStream:
+def stream_vectors(
+    source: str | Path, *, format: str | None = None, limit: int | None = None, errors: Errors = "strict"
+) -> VectorStream:
     """The same, block by block, with only the words in memory."""
-    vectors = _opened(source, format, limit)
+    vectors = _opened(source, format, limit, errors)
     return vectors.stream() if isinstance(vectors, WordVectors) else vectors
 
 
-def _opened(source: str | Path, format: str | None, limit: int | None) -> WordVectors | VectorStream:
-    return FORMATS[_validated_format(format or detect(source))].read(Path(source), limit)
+def _opened(source: str | Path, format: str | None, limit: int | None, errors: Errors) -> WordVectors | VectorStream:
+    return FORMATS[_validated_format(format or detect(source))].read(Path(source), limit, WordDecoder(errors))
 
 
 def _validated_format(format: str) -> str:
@@ -107,6 +112,7 @@ def convert_vectors(
     to: str = "textgraft",
     format: str | None = None,
     limit: int | None = None,
+    errors: Errors = "strict",
     half: bool = False,
     overwrite: bool = False,
     seen: Callable[[int], None] = lambda words: None,
@@ -119,6 +125,7 @@ def convert_vectors(
         to: Name in FORMATS.
         format: Format of `source` (None: detected).
         limit: Number of most frequent words (None: all).
+        errors: Policy for words that are not UTF-8, as for `load_vectors`.
         half: Store float16 (textgraft's own format only).
         overwrite: Replace an existing path.
         seen: Called with the number of words of each block.
@@ -134,7 +141,7 @@ def convert_vectors(
         model_folder.validate_new_path(path, overwrite)
     else:
         _validate_target(path, overwrite, half)
-    stream = folder.observed(stream_vectors(source, format=format, limit=limit), seen)
+    stream = folder.observed(stream_vectors(source, format=format, limit=limit, errors=errors), seen)
     if to == "textgraft":
         return folder.write(stream, path, half=half, overwrite=overwrite)
     return FORMATS[to].write(stream, path)

@@ -6,11 +6,19 @@ from pathlib import Path
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
-from textgraft.word_embeddings.lines import count_lines, first_line, limited, stream_of_lines, written_lines
+from textgraft.word_embeddings.lines import (
+    WordDecoder,
+    count_lines,
+    fields,
+    first_line,
+    limited,
+    stream_of_lines,
+    written_lines,
+)
 from textgraft.word_embeddings.word_vectors import VectorStream
 
 
-def read(path: Path, limit: int | None = None) -> VectorStream:
+def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     """Stream the vectors of a file, compressed or not; with `limit` only the first ones.
 
     The number of words is counted in a separate pass; D is that of the first line.
@@ -18,11 +26,11 @@ def read(path: Path, limit: int | None = None) -> VectorStream:
     Raises:
         UserError: A line is not a word and D numbers; the message has file and line.
     """
-    dimensions = len(first_line(path).split(b" ")) - 1
+    dimensions = len(fields(first_line(path))) - 1
     if dimensions < 1:
         remedy = "Is it the right file?"
         raise UserError("there is no number after the word.", where=f"{path} line 1", remedy=remedy)
-    return stream_of_lines(path, limited(count_lines(path), limit), dimensions, skip=0)
+    return stream_of_lines(path, limited(count_lines(path), limit), dimensions, decoder, skip=0)
 
 
 def write(stream: VectorStream, path: Path) -> Path:

@@ -1,21 +1,24 @@
-"""Common parts of the text formats: lines of a word and D numbers, separated by single spaces, in UTF-8."""
+"""Common parts of the text formats: lines of a word and D numbers, separated by spaces or tabs, in UTF-8."""
 
 from __future__ import annotations
 
 import gzip
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.text_files import explained, open_binary
 from textgraft.word_embeddings.word_vectors import Block, VectorStream
 
+Errors = Literal["strict", "replace"]
+"""Policy for words that are not UTF-8."""
 LINES = 1_024
 MAX_LINE_BYTES = 1 << 24
 """Maximum length of a line in bytes."""
@@ -39,10 +42,10 @@ def first_line(path: Path) -> bytes:
         line = file.readline(MAX_LINE_BYTES)
     if not line.strip():
         raise UserError("the file has no vectors.", where=str(path), remedy="Is it the right file?")
-    return line.rstrip(b"\r\n ")
+    return line.rstrip(b"\r\n\t ")
 
 
-def read_blocks(path: Path, count: int, dimensions: int, *, skip: int) -> Iterator[Block]:
+def read_blocks(path: Path, count: int, dimensions: int, decoder: WordDecoder, *, skip: int) -> Iterator[Block]:
     """Yield `count` lines as blocks of words and numbers, after `skip` lines.
 
     Raises:
@@ -58,26 +61,48 @@ def read_blocks(path: Path, count: int, dimensions: int, *, skip: int) -> Iterat
             if not lines:
                 message = f"there are {done:,} vectors; the header announces {count:,}."
                 raise UserError(message, where=f"{path} line {skip + done + 1}", remedy=_CUT)
-            yield _parsed(lines, dimensions, path, skip + done + 1)
+            yield _parsed(lines, dimensions, path, skip + done + 1, decoder)
             done += len(lines)
+    decoder.finish()
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES):
-        yield line.rstrip(b"\r\n ")
+        yield line.rstrip(b"\r\n\t ")
 
 
-def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int) -> Block:
-    """Parse a block at once; on failure line by line, to find the wrong line."""
-    parts = [line.partition(b" ") for line in lines]
-    if all(numbers.count(b" ") == dimensions - 1 for _, _, numbers in parts):
-        rows = _numbers(b" ".join(numbers for _, _, numbers in parts))
+def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int, decoder: WordDecoder) -> Block:
+    """Parse a block at once: as single spaces separate it, else as any do; on failure line by line, to find the wrong
+    line.
+    """
+    for split in (_at_first_space, _at_any_space):
+        parts = [split(line) for line in lines]
+        if not all(word and numbers.count(b" ") == dimensions - 1 for word, numbers in parts):
+            continue
+        rows = _numbers(b" ".join(numbers for _, numbers in parts))
         if rows is not None and rows.size == len(lines) * dimensions and np.isfinite(rows).all():
-            words = [_word(word, f"{path} line {first + i}") for i, (word, _, _) in enumerate(parts)]
+            words = [decoder.word(word, f"{path} line {first + i}") for i, (word, _) in enumerate(parts)]
             return words, rows.reshape(len(lines), dimensions)
     for number, line in enumerate(lines, start=first):
-        _raise_for_line(line, dimensions, f"{path} line {number}")
+        _raise_for_line(line, dimensions, f"{path} line {number}", decoder)
     raise AssertionError("a block is wrong and each of its lines is right")
+
+
+def _at_first_space(line: bytes) -> tuple[bytes, bytes]:
+    word, _, numbers = line.partition(b" ")
+    return word, numbers
+
+
+def _at_any_space(line: bytes) -> tuple[bytes, bytes]:
+    """Word and numbers with a single space between them, however many spaces and tabs the line has."""
+    word, *numbers = fields(line)
+    return word, b" ".join(numbers)
+
+
+def fields(line: bytes) -> list[bytes]:
+    """Word and numbers of a line; a word that is white space, before the numbers, is a space."""
+    parts = line.split()
+    return [b" ", *parts] if line[:1].isspace() and parts else parts or [b""]
 
 
 def _numbers(text: bytes) -> NDArray[np.float32] | None:
@@ -89,20 +114,22 @@ def _numbers(text: bytes) -> NDArray[np.float32] | None:
             return None
 
 
-def _raise_for_line(line: bytes, dimensions: int, where: str) -> None:
+def _raise_for_line(line: bytes, dimensions: int, where: str, decoder: WordDecoder) -> None:
     """Raise the UserError for a line, if it is wrong."""
-    fields = line.split(b" ")
-    _word(fields[0], where)
-    numbers = [_number(field) for field in fields[1:]]
+    word, *parts = fields(line)
+    if not word:
+        raise UserError("there is no word before the numbers.", where=where, remedy=_CUT)
+    decoder.word(word, where)
+    numbers = [_number(part) for part in parts]
     if len(numbers) != dimensions:
         message = f"{len(numbers)} numbers; other lines have {dimensions}."
         extra = len(numbers) - dimensions
         if extra > 0 and any(value is None for value in numbers[:extra]):
             message = "the word has a space in it, or a field after it is not a number."
         raise UserError(message, where=where, remedy=_CUT)
-    for field, value in zip(fields[1:], numbers, strict=True):
+    for part, value in zip(parts, numbers, strict=True):
         if value is None or not abs(value) <= MAX_FLOAT32:
-            shown = field[:40].decode("utf-8", "replace")
+            shown = part[:40].decode("utf-8", "replace")
             raise UserError(f"'{shown}' is not a finite number.", where=where, remedy=_CUT)
 
 
@@ -113,24 +140,41 @@ def _number(field: bytes) -> float | None:
         return None
 
 
-def _word(raw: bytes, where: str) -> str:
-    if not raw:
-        raise UserError("there is no word before the numbers.", where=where, remedy=_CUT)
-    return decoded(raw, where)
+@dataclass
+class WordDecoder:
+    """Decoding of words from UTF-8.
 
+    Args:
+        errors: "strict" raises for a word that is not UTF-8; "replace" puts U+FFFD for each wrong byte, and `finish`
+            warns with the number of such words.
+    """
 
-def decoded(raw: bytes, where: str) -> str:
-    """Decode a word. Raises UserError where it is not UTF-8."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        _bad_word(raw, error, where)
+    errors: Errors = "strict"
+    replaced: int = 0
+    first: str = ""
 
+    def __post_init__(self) -> None:
+        if self.errors not in get_args(Errors):
+            raise UserError(f"errors is '{self.errors}'.", remedy=did_you_mean(self.errors, get_args(Errors)))
 
-def _bad_word(raw: bytes, error: UnicodeDecodeError, where: str) -> NoReturn:
-    shown = raw[:40].decode("utf-8", "backslashreplace")
-    message = f"the word '{shown}' is not UTF-8 (byte 0x{raw[error.start]:02x})."
-    raise UserError(message, where=where, remedy=_CUT) from None
+    def word(self, raw: bytes, where: str) -> str:
+        """Decode a word. Raises UserError, with "strict", where it is not UTF-8."""
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            shown = f"the word '{raw[:40].decode('utf-8', 'backslashreplace')}' is not UTF-8"
+            if self.errors == "strict":
+                message = f"{shown} (byte 0x{raw[error.start]:02x})."
+                raise UserError(message, where=where, remedy=f'{_CUT} errors="replace" reads such words.') from None
+            self.replaced += 1
+            self.first = self.first or f"{where}: {shown}"
+            return raw.decode("utf-8", "replace")
+
+    def finish(self) -> None:
+        """Warn about words that were not UTF-8."""
+        if self.replaced:
+            count = f"{self.replaced:,} words have U+FFFD in place of bytes that are not UTF-8"
+            warnings.warn(f"{count}; the first: {self.first}.", stacklevel=2)
 
 
 def written_lines(blocks: Iterable[Block], where: Path) -> Iterator[bytes]:
@@ -144,9 +188,9 @@ def written_lines(blocks: Iterable[Block], where: Path) -> Iterator[bytes]:
             yield f"{sound(word, where)} {' '.join(numbers)}\n".encode()
 
 
-def sound(word: str, where: Path) -> str:
-    """Return a word that white-space separated formats can represent. Raises UserError for any other."""
-    if not word or any(c in " \t\n\r\v\f\0" for c in word):
+def sound(word: str, where: Path, separators: str = " \t\n\r\v\f\0") -> str:
+    """Return a word that a format with these separators can represent. Raises UserError for any other."""
+    if not word or any(c in separators for c in word):
         raise UserError(f"the word {word!r} is empty or has a space in it.", where=str(where), remedy="Leave it out.")
     return word
 
@@ -158,6 +202,6 @@ def limited(count: int, limit: int | None) -> int:
     return count if limit is None else min(count, limit)
 
 
-def stream_of_lines(path: Path, count: int, dimensions: int, *, skip: int) -> VectorStream:
+def stream_of_lines(path: Path, count: int, dimensions: int, decoder: WordDecoder, *, skip: int) -> VectorStream:
     """The lines of a text format as a stream."""
-    return VectorStream(count, dimensions, read_blocks(path, count, dimensions, skip=skip))
+    return VectorStream(count, dimensions, read_blocks(path, count, dimensions, decoder, skip=skip))

@@ -12,7 +12,7 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
 from textgraft.data.text_files import COMPRESSED, explained, open_binary
-from textgraft.word_embeddings.lines import decoded, limited, sound
+from textgraft.word_embeddings.lines import WordDecoder, limited, sound
 from textgraft.word_embeddings.word2vec_text import parse_header
 from textgraft.word_embeddings.word_vectors import Block, VectorStream
 
@@ -21,7 +21,7 @@ LONGEST_WORD = 4_096
 _CUT = "The file is cut short or damaged; fetch it again, or read the first words with limit=…."
 
 
-def read(path: Path, limit: int | None = None) -> VectorStream:
+def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     """Stream the vectors of a file, compressed or not, in one pass; with `limit` only the first ones.
 
     Raises:
@@ -37,13 +37,13 @@ def read(path: Path, limit: int | None = None) -> VectorStream:
         message = f"{count:,} vectors of {dimensions:,} dimensions are announced; the file has {size:,} bytes."
         raise UserError(message, where=str(path), remedy=_CUT)
     count = limited(count, limit)
-    return VectorStream(count, dimensions, _blocks(path, len(header), count, dimensions))
+    return VectorStream(count, dimensions, _blocks(path, len(header), count, dimensions, decoder))
 
 
-def _blocks(path: Path, start: int, count: int, dimensions: int) -> Iterator[Block]:
+def _blocks(path: Path, start: int, count: int, dimensions: int, decoder: WordDecoder) -> Iterator[Block]:
     with explained(path), open_binary(path) as file:
         file.read(start)
-        reader = _Records(file, start, path, 4 * dimensions)
+        reader = _Records(file, start, path, 4 * dimensions, decoder)
         for done in range(0, count, ROWS):
             size = min(ROWS, count - done)
             words, raw = zip(*(reader.next() for _ in range(size)), strict=True)
@@ -53,13 +53,17 @@ def _blocks(path: Path, start: int, count: int, dimensions: int) -> Iterator[Blo
                 message = f"the vector of '{words[wrong[0]]}', word {done + wrong[0] + 1:,}, is not finite."
                 raise UserError(message, where=f"{path} byte {reader.place:,} or before", remedy=_CUT)
             yield list(words), rows
+    decoder.finish()
 
 
 class _Records:
     """Sequential records of a file that is loaded in large chunks; `place` is the offset of the next record."""
 
-    def __init__(self, file: IO[bytes] | gzip.GzipFile, place: int, path: Path, width: int) -> None:
+    def __init__(
+        self, file: IO[bytes] | gzip.GzipFile, place: int, path: Path, width: int, decoder: WordDecoder
+    ) -> None:
         self.place, self._file, self._path, self._width = place, file, path, width
+        self._decoder = decoder
         self._buffer, self._at = b"", 0
 
     def next(self) -> tuple[str, bytes]:
@@ -77,7 +81,7 @@ class _Records:
             raise UserError("there is no word where one should begin.", where=where, remedy=_CUT)
         vector = self._buffer[end + 1 : stop]
         self.place, self._at = self.place + stop - self._at, stop
-        return decoded(raw, where), vector
+        return self._decoder.word(raw, where), vector
 
     def _fill(self) -> None:
         self._buffer = self._buffer[self._at :] + self._file.read((1 << 20) + LONGEST_WORD + self._width)

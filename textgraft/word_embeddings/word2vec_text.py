@@ -6,7 +6,14 @@ from pathlib import Path
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
-from textgraft.word_embeddings.lines import count_lines, first_line, limited, stream_of_lines, written_lines
+from textgraft.word_embeddings.lines import (
+    WordDecoder,
+    count_lines,
+    first_line,
+    limited,
+    stream_of_lines,
+    written_lines,
+)
 from textgraft.word_embeddings.word_vectors import VectorStream
 
 
@@ -23,7 +30,7 @@ def parse_header(line: bytes, where: str) -> tuple[int, int]:
     return count, dimensions
 
 
-def read(path: Path, limit: int | None = None) -> VectorStream:
+def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     """Stream the vectors of a file, compressed or not, in one pass; with `limit` only the first ones.
 
     Raises:
@@ -36,7 +43,7 @@ def read(path: Path, limit: int | None = None) -> VectorStream:
         message = f"the first line announces {count:,} vectors, and {lines:,} lines follow."
         remedy = "The file is cut short or damaged; limit=… reads the first words."
         raise UserError(message, where=f"{path} line 1", remedy=remedy)
-    return stream_of_lines(path, limited(count, limit), dimensions, skip=1)
+    return stream_of_lines(path, limited(count, limit), dimensions, decoder, skip=1)
 
 
 def write(stream: VectorStream, path: Path) -> Path:

@@ -126,7 +126,7 @@ def to_published(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "lstm": {
             "cell_clip": c.cell_clip or None,
             "proj_clip": c.projection_clip or None,
-            "use_skip_connections": True,
+            "use_skip_connections": c.skip_connections,
             "n_layers": c.num_layers,
             "dim": c.hidden_dim,
             "projection_dim": c.projection_dim,
@@ -174,7 +174,6 @@ def _config(options: Mapping[str, Any]) -> dict[str, Any]:
     """The encoder's configuration. Raises UserError for unsupported options."""
     lstm, cnn = options["lstm"], options["char_cnn"]
     requirements = (
-        (lstm.get("use_skip_connections", False) or lstm["n_layers"] == 1, "use_skip_connections is false"),
         (cnn.get("max_characters_per_token", CHARACTERS) == CHARACTERS, f"words are not of {CHARACTERS} characters"),
         (cnn["n_characters"] in (NUM_CHARACTERS - 1, NUM_CHARACTERS), f"there are {cnn['n_characters']} characters"),
     )
@@ -193,6 +192,7 @@ def _config(options: Mapping[str, Any]) -> dict[str, Any]:
         "cell_clip": lstm.get("cell_clip") or 0.0,
         "projection_clip": lstm.get("proj_clip") or 0.0,
         "hidden_dropout": options.get("dropout", 0.1),
+        "skip_connections": bool(lstm.get("use_skip_connections")),  # absent is false, as in bilm-tf
         "num_characters": NUM_CHARACTERS,  # bilm-tf writes 261 for a model in training
     }
 

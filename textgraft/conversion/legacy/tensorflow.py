@@ -1,16 +1,18 @@
-"""Conversion of the original BERT and GPT-2 checkpoints, TensorFlow 1, without TensorFlow.
+"""Conversion of the original BERT, GPT-2 and Transformer-XL checkpoints, TensorFlow 1, without TensorFlow.
 
 A BERT is bert_config.json, vocab.txt and a checkpoint of `google-research/bert` (before or after fine-tuning with its
-run_classifier.py); a GPT-2 is hparams.json, encoder.json, vocab.bpe and a checkpoint of `openai/gpt-2`. Variables are
-renamed to those of the `transformers` library and converted like its models. Google's later code computes GELU by the
-tanh approximation, the library and textgraft by erf, which differ by less than 0.001.
+run_classifier.py); a GPT-2 is hparams.json, encoder.json, vocab.bpe and a checkpoint of `openai/gpt-2`; a
+Transformer-XL is config.json with the flags of its training, vocab.txt with a word per line and a checkpoint
+(legacy.transformer_xl). Variables of the first two are renamed to those of the `transformers` library and converted
+like its models. Google's later code computes GELU by the tanh approximation, the library and textgraft by erf, which
+differ by less than 0.001.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +22,17 @@ import torch
 from torch import Tensor
 
 from textgraft.conversion import bert, gpt
+from textgraft.conversion.legacy import transformer_xl
 from textgraft.conversion.legacy.tensorflow_checkpoint import read_index, read_values
 from textgraft.core.errors import UserError
 from textgraft.models.model import Model
 from textgraft.models.model_folder import TENSORFLOW
 from textgraft.text.byte_level import read_gpt2
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.word_list import read_word_list
 from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
 
+Loaded = tuple[dict[str, Any], Model, Tokenizer]
 OPTIMIZER = re.compile(r"(?:.*/)?(?:adam_[mv]|Adam(?:_1)?|global_step|beta[12]_power)")
 """Variables of the optimizer, which are left out."""
 CASED_SHARE = 0.01
@@ -50,37 +55,71 @@ class Variable:
         return torch.from_numpy(np.array(value.T if self.transposed else value))
 
 
-def load(name: str) -> tuple[dict[str, Any], Model, Tokenizer]:
+def load(name: str) -> Loaded:
     """Load `tf:FOLDER`, or `tf:FOLDER/model.ckpt-1000` where there are several checkpoints.
 
     Returns:
         The config as in the `transformers` library, the model in float32 and eval mode, and the tokenizer.
 
     Raises:
-        UserError: A file is missing or damaged, the model is neither, or variables are missing, unexpected or of a
-            wrong shape.
+        UserError: A file is missing or damaged, the model is of no known family, or variables are missing, unexpected
+            or of a wrong shape.
     """
     prefix = find(name)
     folder = prefix.parent
-    tokenizer: Tokenizer
-    if (folder / "bert_config.json").is_file():
-        config = {"layer_norm_eps": 1e-12, **_json(folder / "bert_config.json"), "model_type": "bert"}
-        model = _model(bert, config, prefix)
-        tokenizer = _word_pieces(folder)
-    elif (folder / "hparams.json").is_file():
-        hparams = _json(folder / "hparams.json")
-        names = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "n_embd": "n_embd", "n_layer": "n_layer"}
-        names |= {"n_head": "n_head"}
-        absent = [theirs for theirs in names.values() if theirs not in hparams]
-        if absent:
-            raise UserError(f"the setting '{absent[0]}' is missing.", where=str(folder / "hparams.json"))
-        config = {"model_type": "gpt2", **{ours: hparams[theirs] for ours, theirs in names.items()}}
-        model = _model(gpt, config, prefix)
-        tokenizer = read_gpt2(folder / "encoder.json", folder / "vocab.bpe")
-    else:
-        remedy = "Put the bert_config.json or hparams.json that came with the checkpoint beside it."
-        raise UserError("this is neither Google's BERT nor OpenAI's GPT-2.", where=str(folder), remedy=remedy)
+    family = next((family for settings, family in FAMILIES.items() if (folder / settings).is_file()), None)
+    if family is None:
+        remedy = f"Put the settings that came with the checkpoint beside it: {', '.join(FAMILIES)}."
+        message = "this is neither Google's BERT, OpenAI's GPT-2 nor a Transformer-XL."
+        raise UserError(message, where=str(folder), remedy=remedy)
+    config, model, tokenizer = family(prefix)
     return config, model.eval(), tokenizer
+
+
+def _bert(prefix: Path) -> Loaded:
+    config = {"layer_norm_eps": 1e-12, **_json(prefix.parent / "bert_config.json"), "model_type": "bert"}
+    return config, _model(bert, config, prefix), _word_pieces(prefix.parent)
+
+
+def _gpt2(prefix: Path) -> Loaded:
+    settings = prefix.parent / "hparams.json"
+    hparams = _json(settings)
+    names = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "n_embd": "n_embd", "n_layer": "n_layer"}
+    names |= {"n_head": "n_head"}
+    absent = [theirs for theirs in names.values() if theirs not in hparams]
+    if absent:
+        raise UserError(f"the setting '{absent[0]}' is missing.", where=str(settings))
+    config = {"model_type": "gpt2", **{ours: hparams[theirs] for ours, theirs in names.items()}}
+    model = _model(gpt, config, prefix)
+    return config, model, read_gpt2(prefix.parent / "encoder.json", prefix.parent / "vocab.bpe")
+
+
+def _transformer_xl(prefix: Path) -> Loaded:
+    """A Transformer-XL: flags of its training in config.json, or of its vocabulary in corpus-info.json."""
+    settings, corpus = prefix.parent / "config.json", prefix.parent / "corpus-info.json"
+    config = (_json(corpus) if corpus.is_file() else {}) | _json(settings)
+    tokenizer = read_word_list(prefix.parent / "vocab.txt")
+    config = {"vocab_size": tokenizer.vocab_size, **config}
+    shards, entries = read_index(prefix)
+    variables = [name for name in entries if not OPTIMIZER.fullmatch(name)]
+    values = read_values(prefix, shards, entries, variables)
+    try:
+        weights = {name: torch.from_numpy(np.array(value)).float() for name, value in values.items()}
+        model = transformer_xl.from_original(config, weights)
+    except UserError as error:
+        raise UserError(error.message, where=error.where or str(prefix), remedy=error.remedy) from error
+    except (KeyError, TypeError) as error:
+        remedy = "Write the flags that it was trained with (n_layer, d_model, n_head, d_head, d_inner, …) as JSON."
+        raise UserError(f"the flags lack {error}.", where=str(settings), remedy=remedy) from error
+    return {"model_type": "transformer-xl", **config}, model, tokenizer
+
+
+FAMILIES: Mapping[str, Callable[[Path], Loaded]] = {
+    "bert_config.json": _bert,
+    "hparams.json": _gpt2,
+    "config.json": _transformer_xl,
+}
+"""Reader of each family of checkpoints, by the file with its settings."""
 
 
 def find(name: str) -> Path:

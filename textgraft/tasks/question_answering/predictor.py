@@ -324,7 +324,7 @@ def scores(squad: Squad, answers: Mapping[str, str]) -> AnswerScores:
         count = f"{len(open_ids)} of {len(questions)}"
         message = f"{count} questions have no answer to compare with, '{open_ids[0]}' the first."
         raise UserError(message, where=squad.source, remedy="Only answer them (textgraft qa answer), or add answers.")
-    return score_answers(questions, answers)
+    return score_answers(questions, answers, rules=squad.rules)
 
 
 def qa_answer(model: str | Path, squad: Squad, **search: Any) -> list[QAPrediction]:

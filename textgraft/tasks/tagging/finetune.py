@@ -160,7 +160,7 @@ def tag_finetune(
     context, settings = prepared(context, options.settings)
     options = replace(options, settings=settings)
     validate_new_path(out, context.overwrite)
-    validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_conll")
+    validate_types(train=train, valid=valid, test=test, wanted=Tagged, reader="textgraft.read_tagged")
     model = model or default_models_for(" ".join(sentence.words) for sentence in train.sentences).alone
     source = (
         options.network.over(model, options.settings.seed) if isinstance(model, Stack) else loading.load_network(model)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from textgraft.data.tag_spans import from_text
 from textgraft.data.words import UNLIMITED_TOKENS, WordPieces, windows_of
 from textgraft.heads.tagging import TaggingHead
 from textgraft.models.artifact import Artifact
@@ -16,7 +17,7 @@ from textgraft.onnx.layer_aggregation import read
 from textgraft.tasks.export_check import drawn_ids
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.network import decoded, word_logits
-from textgraft.tasks.tagging.predictor import MAX_TOKENS, from_text
+from textgraft.tasks.tagging.predictor import MAX_TOKENS
 from textgraft.word_embeddings.contextual import carries_state
 
 WINDOW = 32

@@ -12,13 +12,13 @@ from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
 from textgraft.data.conll import Sentence, Tagged
 from textgraft.data.examples import each_text, validate_not_single_text, validate_types
+from textgraft.data.tag_spans import from_text
 from textgraft.data.tags import Scheme, TagPredictions, converted, entities
 from textgraft.data.words import Coverage
 from textgraft.metrics.tagging import TagScores, score_tags
 from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.spec import TAGGING
-from textgraft.text.words import split_words
 
 if TYPE_CHECKING:
     from textgraft.models.artifact import Artifact, Predictor
@@ -223,14 +223,8 @@ class Tagger:
         Raises:
             UserError: The gold tags are of another kind.
         """
-        validate_types(data=data, wanted=Tagged, reader="textgraft.read_conll")
+        validate_types(data=data, wanted=Tagged, reader="textgraft.read_tagged")
         return scores(data, self.tag(data.sentences)).summary()
-
-
-def from_text(text: str) -> Sentence:
-    """Split a text into words, with their offsets."""
-    spans = split_words(text)
-    return Sentence(tuple(text[a:b] for a, b in spans), (), text, tuple(spans))
 
 
 def scores(data: Tagged, predictions: Sequence[TaggedSentence]) -> TagScores:
