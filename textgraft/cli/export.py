@@ -44,7 +44,7 @@ def export(
 
     validate_writable(onnx)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    sample = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
+    sample = [] if texts is None else [row.text for row in islice(read_rows(texts, **columns), MOST_TEXTS)]
     result = exported(model, onnx, int8=int8, texts=sample, overwrite=overwrite)
     if as_json:
         print_json(vars(result))

@@ -256,7 +256,8 @@ def _sentences(
 ) -> tuple[Columns | None, Iterable[Sentence]]:
     """Return a stream of sentences, and their columns. Raises UserError for both a file and texts, or neither."""
     from textgraft.data.conll import sniff_columns, stream_sentences
-    from textgraft.data.text_files import format_of, lines
+    from textgraft.data.members import format_of
+    from textgraft.data.text_files import lines
     from textgraft.tasks.tagging.predictor import from_text
 
     if (file is None) == (not texts):
