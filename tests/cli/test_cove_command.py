@@ -80,7 +80,9 @@ def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
 
 
 def test_translate_texts_and_files(made: Made, tmp_path: Path, run: Program) -> None:
-    said = run("cove", "translate", made / "model", "--text", "red dog", "--text", "old cat", "--precision", "fp32")
+    said = run(
+        "cove", "translate", made / "model", "--input-text", "red dog", "--input-text", "old cat", "--precision", "fp32"
+    )
     assert (said.code, len(said.out.splitlines())) == (0, 2)
     (tmp_path / "lines.txt").write_text("red dog\n\nold cat\n")
     out = tmp_path / "out.txt"

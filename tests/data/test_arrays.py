@@ -14,7 +14,7 @@ import textgraft
 from textgraft import api
 from textgraft.core.errors import UserError
 from textgraft.data.arrays import write_rows
-from textgraft.data.readers import read_rows
+from textgraft.data.text_rows import read_rows
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])

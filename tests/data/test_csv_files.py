@@ -7,7 +7,8 @@ import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.data.csv_files import Dialect, dialect_of
-from textgraft.data.readers import read, read_rows, read_texts
+from textgraft.data.readers import read, read_texts
+from textgraft.data.text_rows import read_rows
 
 CASES = Path(__file__).parents[2] / ".." / "shared" / "cases"
 ROWS = [("the room was clean", "good"), ("cold food", "bad"), ("kind staff", "good"), ("a rude waiter", "bad")]

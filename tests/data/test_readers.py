@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
-from textgraft.data.readers import read, read_rows, read_texts
+from textgraft.data.readers import read, read_texts
+from textgraft.data.text_rows import read_rows
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SOME_TEXT = ANY_TEXT.filter(lambda s: s.strip() != "")

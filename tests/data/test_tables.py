@@ -14,8 +14,9 @@ import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.data.fingerprint import fingerprints
-from textgraft.data.readers import read, read_rows, read_texts
+from textgraft.data.readers import read, read_texts
 from textgraft.data.tables import FORMATS
+from textgraft.data.text_rows import read_rows
 
 pytest.importorskip("openpyxl")
 FRAME = pandas.DataFrame({"id": ["a", "b", "c"], "text": ["one", "two\nlines", "ü🙂"], "label": ["x", "y", "x"]})

@@ -11,6 +11,8 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.input_texts import InputTexts
+from textgraft.cli.output_files import validate_writable
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 
@@ -176,7 +178,7 @@ def predict(
     file: Annotated[
         Path | None, typer.Argument(help="A .txt file with a text per line, or CoNLL columns, whose tags are ignored.")
     ] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")] = None,
+    input_text: InputTexts = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
@@ -196,7 +198,7 @@ def predict(
     threads: o.Threads = None,
 ) -> None:
     """Tag the words of a file or of texts, as CoNLL columns, JSON with character offsets, or in colours."""
-    from textgraft.core.files import validate_writable, writing_atomically
+    from textgraft.core.files import writing_atomically
     from textgraft.data.words import Coverage
     from textgraft.tasks.tagging.predictor import Tagger
 
@@ -208,7 +210,7 @@ def predict(
     target = html or out
     if target is not None:
         validate_writable(target)
-    columns, sentences = _sentences(file, text, word_column, tag_column)
+    columns, sentences = _sentences(file, input_text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0
@@ -261,7 +263,8 @@ def _sentences(
     from textgraft.tasks.tagging.predictor import from_text
 
     if (file is None) == (not texts):
-        raise UserError("name either a file or --text.", remedy="For example: textgraft tag predict MODEL --text Yes.")
+        remedy = "For example: textgraft tag predict MODEL --input-text Yes."
+        raise UserError("name either a file or --input-text.", remedy=remedy)
     if file is not None and format_of(file) != ".txt":
         columns = sniff_columns(file, word=word, tag=tag)
         return columns, (s for s in stream_sentences(file, columns) if s.words)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +22,15 @@ from textgraft.data.columns import (
     guess_kind,
     guess_label_column,
 )
-from textgraft.data.examples import Choice, Examples, Pair, TargetKind, Unit, as_text
-from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
+from textgraft.data.examples import Choice, Examples, TargetKind, Unit, as_text
+from textgraft.data.huggingface_datasets import is_dataset
 from textgraft.data.members import format_of, split_member
 from textgraft.data.multiple_choice import looks_like_choices, read_choices
-from textgraft.data.tables import CSV_SUFFIXES, FOLDER_SUFFIXES, KNOWN_FORMATS, Row, located, rows, unit_of
-from textgraft.data.text_files import explained, lines, open_binary
+from textgraft.data.tables import FOLDER_SUFFIXES, KNOWN_FORMATS, Row, located, rows, unit_of, why_empty
+from textgraft.data.text_files import explained, lines
+from textgraft.data.text_rows import text_rows
 
 KINDS = ("single", "multi", "numeric", "choice")
-_SNIFF_BYTES = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
-_SNIFF_ROWS = 1000  # rows of a corpus whose values decide columns that names do not
 TOKENS = "tokens.json"
 """File that marks a folder of tokens instead of text (tasks.language_modeling.token_shards)."""
 
@@ -177,81 +174,10 @@ def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     return files
 
 
-@dataclass(frozen=True)
-class TextRow:
-    """A row of a file, with the text column or the two columns of a pair.
-
-    Attributes:
-        source, unit, number: Its location.
-        cells: All its values by column.
-        text_columns: One column, or two for pairs.
-        id_column: The column of the ids, if there is one.
-    """
-
-    source: str
-    unit: Unit
-    number: int
-    cells: Mapping[str, Any]
-    text_columns: Sequence[str]
-    id_column: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The text or Pair; raises UserError, with the location, where it is neither."""
-        texts = self.texts
-        return Pair(*texts) if len(texts) == 2 else texts[0]
-
-    @property
-    def texts(self) -> list[str]:
-        """The text, or both texts of a pair."""
-        return self._as_texts(self.text_columns)
-
-    @property
-    def key(self) -> dict[str, Any]:
-        """The id, under the name of its column; without ids {"line": …}, {"row": …} or {"item": …}."""
-        if self.id_column is None:
-            return {self.unit: self.number}
-        return {self.id_column: self._as_texts([self.id_column])[0]}
-
-    def _as_texts(self, columns: Sequence[str]) -> list[str]:
-        cells = Cells(self.source, self.unit, [self.number] * len(columns))
-        return cells.texts([self.cells.get(column) for column in columns])
-
-
-def read_rows(
-    path: str | os.PathLike[str],
-    *,
-    text: str | None = None,
-    text2: str | None = None,
-    id: str | None = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-) -> Iterator[TextRow]:
-    """Stream the rows of a file, each with its text or pair, in constant memory; empty texts included.
-
-    Args:
-        path: The file.
-        text, text2: Text columns; guessed from the first rows if None.
-        id: The id column; guessed by its name if None.
-        encoding: Encoding; detected if None.
-        delimiter: Delimiter of a CSV file; detected if None.
-
-    Raises:
-        UserError: As for `read_texts`, and for a file without rows.
-    """
-    empty = True
-    names = {"text": text, "text2": text2, "id": id}
-    for row in _text_rows(located(Path(path)), names, encoding, delimiter):
-        empty = False
-        yield row
-    if empty:
-        raise UserError(_why_empty(path), where=str(path), remedy="Check that it is the right file: one text per row.")
-
-
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
-        for row in _text_rows(path, {"text": text}, encoding):
+        for row in text_rows(path, {"text": text}, encoding):
             for value in row.texts:
                 if value and not value.isspace():
                     empty = False
@@ -262,37 +188,6 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
             where=", ".join(map(str, files[:3])),
             remedy="Check that it is the right file.",
         )
-
-
-def _text_rows(
-    path: Path, names: Mapping[str, str | None], encoding: str | None, delimiter: str | None = None
-) -> Iterator[TextRow]:
-    """Rows of a file or data set; `names` are the columns that the user named, of "text", "text2" and "id"."""
-    data_set = is_dataset(path)
-    unit: Unit = "row" if data_set else unit_of(path, delimiter)
-    if data_set:
-        rows_read = dataset_rows(path)
-    else:
-        rows_read = rows(path, encoding=encoding, delimiter=delimiter, sniff_bytes=_SNIFF_BYTES)
-    head = list(islice(rows_read, 1))
-    if not head:
-        return
-    columns = list(head[0][1])
-    label = find_column(columns, None, LABEL_NAMES, "", "")
-    id_column = find_column(columns, names.get("id"), ID_NAMES, "the id", str(path))
-    text, text2 = names.get("text"), names.get("text2")
-    others = [label, id_column]
-    if not (text or text2 or find_column(columns, None, TEXT_COLUMNS, "", "")) and len(columns) > 1:
-        head += islice(rows_read, _SNIFF_ROWS - 1)
-        table = [row for _, row in head]
-        unread = columns_without_content(columns, table)
-        if label is None:
-            label = guess_label_column([column for column in columns if column not in unread], table, id_column)
-        others = [label, id_column, *unread]
-    pair = find_pair_columns(columns, text, text2, others, str(path))
-    text_columns = pair or [find_text_column(columns, text, others, str(path))]
-    for number, row in chain(head, rows_read):
-        yield TextRow(str(path), unit, number, row, text_columns, id_column)
 
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
@@ -337,7 +232,8 @@ def _all_rows(source: Any, encoding: str | None, delimiter: str | None) -> tuple
         unit, numbered_rows = "row", list(_memory_rows(source))
     if not numbered_rows:
         remedy = "Check that it is the right file: one text per row, and a label beside each for training."
-        raise UserError(_why_empty(source), where=name, remedy=remedy)
+        why = why_empty(Path(source)) if _is_path(source) else "the data contains no text."
+        raise UserError(why, where=name, remedy=remedy)
     return name, unit, numbered_rows
 
 
@@ -364,15 +260,6 @@ def _memory_rows(source: Any) -> Iterator[Row]:
 
 def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
-
-
-def _why_empty(source: Any) -> str:
-    if not _is_path(source) or format_of(Path(source)) not in CSV_SUFFIXES:
-        return "the file contains no text."
-    path = located(Path(source))
-    with explained(path), open_binary(path) as file:
-        header = file.read(1 << 16).strip(b"\xef\xbb\xbf\xff\xfe\0\r\n\t ")
-    return "there is a header but no row below it." if header else "the file is empty."
 
 
 def _read_folder(folder: Path, encoding: str | None) -> Examples:

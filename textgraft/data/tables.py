@@ -16,7 +16,7 @@ from textgraft.data.json_files import is_array, json_rows
 from textgraft.data.line_files import line_rows
 from textgraft.data.members import SEPARATOR, ZIP, chosen_table, format_of, is_in_zip, split_member, zip_names
 from textgraft.data.sqlite import sqlite_rows
-from textgraft.data.text_files import explained, sniff
+from textgraft.data.text_files import explained, open_binary, sniff
 
 Row = tuple[int, dict[str, Any]]
 
@@ -118,6 +118,15 @@ def located(path: Path) -> Path:
         names = zip_names(file)
     tables, texts = ([name for name in names if format_of(Path(name)) in some] for some in (TABLE_SUFFIXES, (".txt",)))
     return Path(f"{file}{SEPARATOR}{chosen_table(path, None, names, tables or texts, 'table')}")
+
+
+def why_empty(path: Path) -> str:
+    """The reason why a file has no row."""
+    if format_of(located(path)) not in CSV_SUFFIXES:
+        return "the file contains no text."
+    with explained(path), open_binary(located(path)) as file:
+        header = file.read(1 << 16).strip(b"\xef\xbb\xbf\xff\xfe\0\r\n\t ")
+    return "there is a header but no row below it." if header else "the file is empty."
 
 
 def _format(path: Path) -> TextFormat | BinaryFormat:
