@@ -60,7 +60,7 @@ def predict(
     """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them.
 
     A row has the columns of FILE, its line where there is no id, and the prediction. CSV is written with the delimiter
-    of FILE, and with its byte order mark, in UTF-8.
+    of FILE, and with its byte order mark, in UTF-8. A column of FILE named like one of the prediction becomes input_NAME.
     """
     from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
 
