@@ -73,6 +73,11 @@ def with_prediction(begun: Mapping[str, Any], prediction: Mapping[str, Any]) -> 
     return {f"input_{name}" if name in new else name: value for name, value in begun.items()} | dict(prediction)
 
 
+def four_digits(value: float | None) -> float | None:
+    """Return a probability with four digits; numeric targets have none."""
+    return None if value is None else round(value, DIGITS)
+
+
 def rounded(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
     """Return probabilities with four digits."""
     return None if probabilities is None else {name: round(value, DIGITS) for name, value in probabilities.items()}

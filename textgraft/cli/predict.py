@@ -20,10 +20,10 @@ from textgraft.cli.input_texts import (
     texts_from_options,
 )
 from textgraft.cli.output_files import (
-    DIGITS,
     ROW_FORMATS,
     CsvStyle,
     as_lines,
+    four_digits,
     rounded,
     validate_out_file,
     with_prediction,
@@ -60,7 +60,8 @@ def predict(
     """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them.
 
     A row has the columns of FILE, its line where there is no id, and the prediction. CSV is written with the delimiter
-    of FILE, and with its byte order mark, in UTF-8. A column of FILE named like one of the prediction becomes input_NAME.
+    of FILE, and with its byte order mark, in UTF-8. A column of FILE that has the name of one of the prediction's
+    becomes input_NAME.
     """
     from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
 
@@ -88,7 +89,6 @@ def predict(
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
-    confidence = None if prediction.confidence is None else round(prediction.confidence, DIGITS)
-    row: dict[str, Any] = {"label": prediction.label, "confidence": confidence}
+    row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
     row |= {} if prediction.option is None else {"option": prediction.option}
     return row | ({"probabilities": rounded(prediction.probabilities)} if probabilities else {})

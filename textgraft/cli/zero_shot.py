@@ -12,7 +12,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
 from textgraft.cli.input_texts import Kept, KeptColumns, keyed_texts
-from textgraft.cli.output_files import DIGITS, as_json_lines, rounded, with_prediction
+from textgraft.cli.output_files import as_json_lines, four_digits, rounded, with_prediction
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.zero_shot import ZeroShotResult
@@ -98,7 +98,7 @@ def zero_shot(
 
 def _rows(begun: Iterator[dict[str, Any]], result: ZeroShotResult, probabilities: bool) -> Iterator[dict[str, Any]]:
     for beginning, prediction in zip(begun, result.predictions):
-        row: dict[str, Any] = {"label": prediction.label, "confidence": round(prediction.confidence, DIGITS)}
+        row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
         row |= {"probabilities": rounded(prediction.probabilities)} if probabilities else {}
         yield with_prediction(beginning, row)
 
