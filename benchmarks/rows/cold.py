@@ -47,7 +47,7 @@ def peer(task: dict[str, Any]) -> Callable[[int], Turn]:
 
 
 def ours(task: dict[str, Any]) -> Callable[[int], Turn]:
-    predict = ["-m", "textgraft", "predict", task["model"], "--text", LINE]
+    predict = ["-m", "textgraft", "predict", task["model"], "--input-text", LINE]
     return _starts({"import": ["-c", "import textgraft"], "help": ["-m", "textgraft", "--help"], "predict": predict})
 
 

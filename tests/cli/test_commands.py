@@ -86,7 +86,7 @@ def test_finetune_with_a_pool_and_a_backward_model(
     assert [load_network(path).run["stage"] for path in adapted.values()] == ["adapt", "adapt"]
     assert "ulmfit-backward seed 0" in result.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clf", "clf.ulmfit-backward.lm", "clf.ulmfit.lm"]
-    predicted = run("predict", out, "--text", "a great film", "--json")
+    predicted = run("predict", out, "--input-text", "a great film", "--json")
     assert predicted.json()["predictions"][0]["label"] in ("neg", "pos")
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "x").mistake(
         "this is an ensemble of ", "Name a member that is a network: "
@@ -167,7 +167,7 @@ def test_predict_from_stdin_keeps_the_order(desk: Desk) -> None:
     assert [row["line"] for row in rows] == [*range(1, 41)]
     alone = [next(predict(desk.classifier, [text], precision="fp32")) for text in texts]
     assert [row["label"] for row in rows] == [one.label for one in alone]
-    assert [row["confidence"] for row in rows] == pytest.approx([one.confidence for one in alone], abs=1e-5)
+    assert [row["confidence"] for row in rows] == pytest.approx([one.confidence for one in alone], abs=6e-5)
 
 
 def test_empty_texts_are_answered_with_a_warning(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -179,7 +179,9 @@ def test_empty_texts_are_answered_with_a_warning(desk: Desk, tmp_path: Path, run
 
 
 def test_predict_texts_with_probabilities(desk: Desk, run: Program) -> None:
-    rows = run("predict", desk.classifier, "--text", "great", "--text", "awful", "--probabilities", "--json").json()
+    rows = run(
+        "predict", desk.classifier, "--input-text", "great", "--input-text", "awful", "--probabilities", "--json"
+    ).json()
     for row in rows["predictions"]:
         assert sum(row["probabilities"].values()) == pytest.approx(1)
         assert row["confidence"] == max(row["probabilities"].values())

@@ -80,7 +80,9 @@ def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
 
 
 def test_translate_texts_and_files(made: Made, tmp_path: Path, run: Program) -> None:
-    said = run("cove", "translate", made / "model", "--text", "red dog", "--text", "old cat", "--precision", "fp32")
+    said = run(
+        "cove", "translate", made / "model", "--input-text", "red dog", "--input-text", "old cat", "--precision", "fp32"
+    )
     assert (said.code, len(said.out.splitlines())) == (0, 2)
     (tmp_path / "lines.txt").write_text("red dog\n\nold cat\n")
     out = tmp_path / "out.txt"
@@ -146,7 +148,7 @@ def test_mistakes_are_told_in_a_line(made: Made, tmp_path: Path, run: Program) -
     run(*arguments(made.folder), "--reach", "near", *out).mistake("unknown reach 'near'", "local-m")
     run(*arguments(made.folder), "--out", made / "model").mistake("exists already", "--overwrite")
     run("cove", "train", *pair, "--recipe", "multi", *out).mistake("short.xx ends")
-    run("cove", "translate", made / "model").mistake("either a file or --text")
+    run("cove", "translate", made / "model").mistake("either a file or --input-text")
     run("cove", "align", made / "model", "red", "--plot", tmp_path / "map.txt").mistake(".png or .svg")
     run("cove", "align", made / "model", " ").mistake("no words to align")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["short.xx"]

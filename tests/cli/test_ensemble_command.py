@@ -26,7 +26,9 @@ def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
 
     evaluated = run("evaluate", out, desk / "test.csv", "--json", "--precision", "fp32").json()
     assert evaluated["metrics"]["accuracy"] == results["methods"]["ensemble"]["accuracy"]["mean"]
-    rows = run("predict", out, "--text", "great superb", "--text", "awful poor", "--json").json()["predictions"]
+    rows = run("predict", out, "--input-text", "great superb", "--input-text", "awful poor", "--json").json()[
+        "predictions"
+    ]
     assert [row["label"] for row in rows] == ["pos", "neg"]
     run("adapt", desk / "pool.txt", "--model", out, "--out", tmp_path / "lm").mistake(str(out))
 

@@ -16,18 +16,18 @@ TEXT = "a wonderful film with a dull plot"
 
 def test_explain(desk: Desk, run: Program) -> None:
     (expected,) = explain(desk.classifier, [TEXT])
-    told = run("explain", desk.classifier, "--text", TEXT)
+    told = run("explain", desk.classifier, "--input-text", TEXT)
     assert (told.code, told.err) == (0, "")
     head, text, *rows = told.out.splitlines()
     assert (head.split(",")[0], text) == (expected.label, TEXT)
     assert [row.split()[1] for row in rows] == [expected.text_of(part) for part in expected.ranked()]
-    (shown,) = call("explain", desk.classifier, "--text", TEXT, "--json").json()["texts"]
+    (shown,) = call("explain", desk.classifier, "--input-text", TEXT, "--json").json()["texts"]
     assert (shown["line"], shown["label"]) == (1, expected.label)
     assert [part["text"] for part in shown["parts"]] == TEXT.split()
     assert [part["weight"] for part in shown["parts"]] == pytest.approx([p.weight for p in expected.parts], abs=0.02)
     assert "side" not in shown["parts"][0]
     other = next(name for name in ("neg", "pos") if name != expected.label)
-    (against,) = run("explain", desk.classifier, "--text", TEXT, "--label", other, "--json").json()["texts"]
+    (against,) = run("explain", desk.classifier, "--input-text", TEXT, "--label", other, "--json").json()["texts"]
     assert [p["weight"] for p in against["parts"]] == pytest.approx([-p.weight for p in expected.parts], abs=0.02)
 
 
@@ -43,9 +43,11 @@ def test_explain_a_file(desk: Desk, tmp_path: Path, run: Program) -> None:
 
 
 def test_what_cannot_be_explained(desk: Desk, tmp_path: Path, run: Program) -> None:
-    run("explain", desk.classifier, "--text", "a", "--label", "poss").mistake("no label 'poss'", "Did you mean 'pos'?")
-    run("explain", desk.lm, "--text", "a").mistake("it is a language model")
-    run("explain", desk.classifier, "--text", "a", "--out", tmp_path / "why.csv").mistake(".html or .jsonl")
+    run("explain", desk.classifier, "--input-text", "a", "--label", "poss").mistake(
+        "no label 'poss'", "Did you mean 'pos'?"
+    )
+    run("explain", desk.lm, "--input-text", "a").mistake("it is a language model")
+    run("explain", desk.classifier, "--input-text", "a", "--out", tmp_path / "why.csv").mistake(".html or .jsonl")
     run("explain", desk.classifier).mistake("name either a file or texts")
     run("explain", desk.classifier, desk / "test.csv", "--label", "poss", "--out", tmp_path / "x.html").mistake("poss")
     assert not (tmp_path / "x.html").exists()

@@ -119,7 +119,7 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
         folder.mkdir()
         for other, data in whole.items():
             (folder / other).write_bytes(data[:-3] if other == name else data)
-        run("predict", folder, "--text", "good").mistake(name, "truncated or altered")
+        run("predict", folder, "--input-text", "good").mistake(name, "truncated or altered")
     config = json.loads(whole["config.json"])
     assert config["onnx"]["max_tokens"] > 0
     graph = load_graph(exported, config)

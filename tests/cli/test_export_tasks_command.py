@@ -58,7 +58,7 @@ def test_a_tagger_and_its_graph_say_the_same(run: Program, folder: Path, tmp_pat
     assert done.code == 0, done
     assert run("export", tagger, "--onnx", graph, "--json").json()["difference"] < 1e-5
     long = " ".join(["the captain sees the river in London ."] * 3)  # of several windows
-    for asked in ((test,), ("--text", long, "--format", "json")):
+    for asked in ((test,), ("--input-text", long, "--format", "json")):
         shown = run("tag", "predict", tagger, *asked, "--precision", "fp32").out
         found = without_torch("tag", "predict", graph, *asked)
         if "json" not in asked:
@@ -69,10 +69,10 @@ def test_a_tagger_and_its_graph_say_the_same(run: Program, folder: Path, tmp_pat
         assert [p for _, p in ours] == pytest.approx([p for _, p in theirs], abs=2e-6)
     scores = [run("tag", "evaluate", m, test, "--precision", "fp32", "--json").json()["f1"] for m in (tagger, graph)]
     assert scores[0] == scores[1]
-    run("predict", graph, "--text", "good").mistake("it tags words", "textgraft tag")
+    run("predict", graph, "--input-text", "good").mistake("it tags words", "textgraft tag")
     int8 = run("export", tagger, "--onnx", tmp_path / "int8", "--int8", "--texts", texts(tmp_path), "--json").json()
     assert int8["same"] >= 0.99
-    assert without_torch("tag", "predict", tmp_path / "int8", "--text", long).count("captain") == 3
+    assert without_torch("tag", "predict", tmp_path / "int8", "--input-text", long).count("captain") == 3
     run("qa", "answer", graph, folder / "test.json").mistake("does not answer questions")
 
 
@@ -86,7 +86,7 @@ def test_a_reader_and_its_graph_say_the_same(run: Program, folder: Path, tmp_pat
     assert without_torch("qa", "answer", graph, test, "--quiet") == shown
     scores = [run("qa", "evaluate", m, test, "--precision", "fp32", "--json").json() for m in (reader, graph)]
     assert scores[0] == scores[1]
-    run("tag", "predict", graph, "--text", "good").mistake("does not tag words")
-    run("predict", graph, "--text", "good").mistake("it answers questions", "textgraft qa")
+    run("tag", "predict", graph, "--input-text", "good").mistake("does not tag words")
+    run("predict", graph, "--input-text", "good").mistake("it answers questions", "textgraft qa")
     int8 = ("export", reader, "--onnx", tmp_path / "int8", "--int8", "--texts", texts(tmp_path))
     run(*int8).mistake("int8 is not supported for QA models")

@@ -54,7 +54,7 @@ UNREADABLE = {
     ),
     "a comma too many": (GOOD + "one, two,pos\n", [" line 14", "3 columns where the header has 2", "double quotes"]),
     "a column named twice": ("text,label,label\na,b,c\n", [" line 1", "names 'label' twice"]),
-    "no column of texts": ("x,y,label\na,b,c\n", ["no column looks like the text", "--text-column"]),
+    "no column of texts": ("x,y,label\na,b,c\n", ["no column looks like the text", "with --text "]),
 }
 UNLEARNABLE = {
     "one row": ("text,label\ngood film,pos\n", ["every label is 'pos'", "add examples of another"]),
@@ -150,7 +150,7 @@ def test_models_that_do_not_fit(finetune: Callable, desk: Desk, tmp_path: Path, 
     (tmp_path / "train.csv").write_text(GOOD)
     finetune("train.csv", "--model", f"{desk.lm}+")(f"{desk.lm}+", "a model's name is missing")
     finetune("train.csv", "--model", tmp_path)("no config.json here", "not a model folder")
-    run("predict", desk.lm, "--text", "x").mistake("it is a language model", "Fine-tune it first")
+    run("predict", desk.lm, "--input-text", "x").mistake("it is a language model", "Fine-tune it first")
     pool = ["adapt", desk / "pool.txt", "--out", tmp_path / "out"]
     with unchanged(tmp_path):
         run(*pool, "--model", desk.classifier).mistake("lost its language-model head", "Adapt the language model first")
@@ -202,11 +202,13 @@ def test_a_path_that_exists(finetune: Callable, desk: Desk, tmp_path: Path, run:
 
 def test_outputs_of_the_wrong_kind(desk: Desk, tmp_path: Path, run: Program) -> None:
     with unchanged(tmp_path):
-        run("predict", desk.classifier, "--text", "x", "--out", tmp_path / "x.xls").mistake("x.xls", ".csv or .jsonl")
+        run("predict", desk.classifier, "--input-text", "x", "--out", tmp_path / "x.xls").mistake(
+            "x.xls", ".csv, .tsv or .jsonl"
+        )
         run("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "x.txt").mistake("x.txt", ".npz or .npy")
         run("schedule", "ulmfit", "--plot", tmp_path / "x.pdf").mistake("x.pdf", ".png or .svg")
         run("predict", desk.classifier).mistake("name either a file or texts")
-        run("predict", desk.classifier, "--text", "x", "--abstain-below", "2").mistake("--abstain-below")
+        run("predict", desk.classifier, "--input-text", "x", "--abstain-below", "2").mistake("--abstain-below")
         run("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "x.npz", "--pooling", "men").mistake("'mean'?")
 
 
@@ -221,7 +223,7 @@ def test_a_model_with_a_file_missing_truncated_or_altered(desk: Desk, tmp_path: 
         if content is not None:
             (tmp_path / "model" / name).write_bytes(content)
         with unchanged(tmp_path):
-            run("predict", tmp_path / "model", "--text", "x").mistake(name, "estore")
+            run("predict", tmp_path / "model", "--input-text", "x").mistake(name, "estore")
 
 
 def test_a_format_of_the_future(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -229,7 +231,7 @@ def test_a_format_of_the_future(desk: Desk, tmp_path: Path, run: Program) -> Non
     path = tmp_path / "model" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
     parts = ("config.json", "this is format 2, and this textgraft reads format 1", "Install a newer textgraft")
-    run("predict", tmp_path / "model", "--text", "x").mistake(*parts)
+    run("predict", tmp_path / "model", "--input-text", "x").mistake(*parts)
     run("evaluate", tmp_path / "model", desk / "test.csv").mistake(*parts)
     run("adapt", desk / "pool.txt", "--model", tmp_path / "model", "--out", tmp_path / "out").mistake(*parts)
 
@@ -237,6 +239,7 @@ def test_a_format_of_the_future(desk: Desk, tmp_path: Path, run: Program) -> Non
 def test_bytes_on_stdin_that_are_not_text(desk: Desk, run: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\n\xff no\n")))
     run("predict", desk.classifier, "-").mistake("stdin line 2", "byte 0xff is not utf-8", "--encoding")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"fine\n")))
     run("predict", desk.classifier, "-", "--encoding", "utf-9").mistake("unknown encoding 'utf-9'")
 
 
@@ -253,7 +256,7 @@ def test_a_folder_that_may_not_be_written_to(
         run("pretrain", desk / "pool.txt", "--out", tmp_path / "out", "--recipe", desk / "backward.toml").mistake(
             *parts
         )
-        run("predict", desk.classifier, "--text", "x", "--out", tmp_path / "x.csv").mistake("x.csv", *parts)
+        run("predict", desk.classifier, "--input-text", "x", "--out", tmp_path / "x.csv").mistake("x.csv", *parts)
         run("embed", desk.lm, desk / "test.csv", "--out", tmp_path / "x.npz").mistake("x.npz", *parts)
         run("schedule", "ulmfit", "--plot", tmp_path / "x.svg").mistake("x.svg", *parts)
 

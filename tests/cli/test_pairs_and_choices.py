@@ -286,7 +286,7 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
     of_stdin = [
         json.loads(line)["confidence"] for line in call("predict", classifier, "-", stdin=stdin).out.splitlines()
     ]
-    given = [word for row in rows for word in ("--text", row["hypothesis"], "--text2", row["premise"])]
+    given = [word for row in rows for word in ("--input-text", row["hypothesis"], "--input-text2", row["premise"])]
     of_options = [json.loads(line)["confidence"] for line in run("predict", classifier, *given).out.splitlines()]
     assert of_stdin == pytest.approx(of_file[:3], abs=1e-6)
     assert of_options == pytest.approx(of_file[:3], abs=1e-6)
@@ -294,8 +294,12 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
 
 
 def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm: Path, tmp_path: Path) -> None:
-    run("predict", classifier, "--text", "a cat").mistake("was trained on two texts each, and here is a single text")
-    run("predict", classifier, "--text", "a", "--text", "b", "--text2", "c").mistake("2 first texts and 1 second ones")
+    run("predict", classifier, "--input-text", "a cat").mistake(
+        "was trained on two texts each, and here is a single text"
+    )
+    run("predict", classifier, "--input-text", "a", "--input-text", "b", "--input-text2", "c").mistake(
+        "2 first texts and 1 second ones"
+    )
     broken = spawn("predict", classifier, "-", stdin=b"one\ttwo\nthree\n")
     assert (broken.code, "stdin line 2: no tab between two texts." in broken.err) == (2, True)
     run("evaluate", classifier, desk / "test.jsonl", "--text", "premise").mistake("here is a single text")

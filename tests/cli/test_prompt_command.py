@@ -68,7 +68,7 @@ def test_what_a_person_reads(desk: Desk, tmp_path: Path, run: Program) -> None:
     result = run("prompt", desk.lm, desk / "test.csv", "-t", mine)
     lines = [json.loads(line) for line in result.out.splitlines()]
     assert len(lines) == 20
-    assert set(lines[0]) == {"line", "label", "probabilities"}
+    assert set(lines[0]) == {"line", "text", "input_label", "label", "probabilities"}
     assert "% [" in result.err
     assert "the majority class" in result.err
     drawn = run("prompt", desk.lm, desk / "test.csv", "-t", mine, "--shots", "3", "--json").json()
@@ -89,7 +89,7 @@ def test_pairs_choices_and_written_answers(tiny_gpt: Path, tmp_path: Path, run: 
     text = tmp_path / "texts.txt"
     text.write_text("one\ntwo\n")
     written = run("prompt", tiny_gpt, text, "-t", "summarise", "--json").json()["answers"]
-    assert [set(row) for row in written] == [{"line", "text"}] * 2
+    assert [set(row) for row in written] == [{"line", "input_text", "text"}] * 2
 
 
 def test_help_and_mistakes(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -98,7 +98,7 @@ def test_help_and_mistakes(desk: Desk, tmp_path: Path, run: Program) -> None:
     run("prompt", desk.lm, data).mistake("template")
     run("prompt", desk.lm, data, "-t", "sentimnt").mistake("sentimnt", "Did you mean 'sentiment'")
     run("prompt", desk.lm, data, "-t", mine, "--scoring", "sun").mistake("unknown scoring 'sun'", "'sum'")
-    run("prompt", desk.lm, data, "-t", mine, "--out", tmp_path / "a.xls").mistake(".csv or .jsonl")
+    run("prompt", desk.lm, data, "-t", mine, "--out", tmp_path / "a.xls").mistake(".csv, .tsv or .jsonl")
     run("prompt", desk.lm, data, "-t", mine, "--shots", "30").mistake("30 examples are more than the 20 with")
     run("prompt", desk.classifier, data, "-t", mine).mistake("cannot generate text")
     mine.write_text(mine.read_text().replace("{text}", "{txet}"))

@@ -108,7 +108,7 @@ def test_embedded_adapted_fine_tuned_exported_and_written_back(
 
     graph = run("export", tmp_path / "classifier", "--onnx", tmp_path / "graph", "--json").json()
     assert graph["difference"] < 1e-5
-    shown = without_torch("predict", tmp_path / "graph", "--text", texts[0])
+    shown = without_torch("predict", tmp_path / "graph", "--input-text", texts[0])
     assert json.loads(shown)["label"] == next(iter(classifier.predict([texts[0]]))).label
 
     sentences = tmp_path / "sentences"

@@ -164,7 +164,7 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("qa", "evaluate", made / "reader", made / "test.json", "--out", tmp_path / "a.csv").mistake("a.csv", ".json")
     run("qa", "answer", made / "reader").mistake("name either a file, or --question and --context")
     run("qa", "answer", made / "reader", "--question", "who?").mistake("--context")
-    run("predict", made / "reader", "--text", "x").mistake("it answers questions about texts", "textgraft qa")
+    run("predict", made / "reader", "--input-text", "x").mistake("it answers questions about texts", "textgraft qa")
     (tmp_path / "list.json").write_text("[1]")
     run("qa", "score", made / "test.json", tmp_path / "list.json").mistake("list.json", "no JSON object")
     (tmp_path / "number.json").write_text('{"x": 3}')

@@ -35,7 +35,7 @@ def test_the_folder_is_a_tagger_like_any_other(made: Path, run: Program) -> None
     assert (record["crf"], record["scheme"], len(record["stack"])) == (True, "BIOES", 2)
     done = run("tag", "evaluate", made / "t", made / "test.conll", "--precision", "fp32", "--quiet", "--json")
     assert json.loads(done.out)["f1"]["mean"] == pytest.approx(record["results"]["methods"]["tagger"]["f1"]["mean"])
-    done = run("tag", "predict", made / "t", "--text", "captain river sees .", "--format", "json")
+    done = run("tag", "predict", made / "t", "--input-text", "captain river sees .", "--format", "json")
     assert json.loads(done.out)["entities"][0]["text"] == "river"
 
 
@@ -78,7 +78,7 @@ def test_colours_of_a_file_and_a_page(made: Path, tmp_path: Path, run: Program) 
 
 
 def test_mistakes(made: Path, tmp_path: Path, run: Program) -> None:
-    predict = ["tag", "predict", made / "t", "--text", "a"]
+    predict = ["tag", "predict", made / "t", "--input-text", "a"]
     finetune = ["tag", "finetune", made / "train.conll", "--out", tmp_path / "out", "--quiet"]
     for arguments, said in (
         ([*finetune, "--stack", "berts"], "no model 'berts'"),
@@ -89,7 +89,7 @@ def test_mistakes(made: Path, tmp_path: Path, run: Program) -> None:
         ([*finetune, "--stack", made / "bert", "--model", made / "bert"], "both a model and a stack"),
         ([*predict, "--colour", "--format", "json"], "colours are not json"),
         (
-            ["tag", "predict", made / "t", "--text", "a", "--html", "a.html", "--out", "b.conll"],
+            ["tag", "predict", made / "t", "--input-text", "a", "--html", "a.html", "--out", "b.conll"],
             "both a page and a file",
         ),
     ):

@@ -130,13 +130,13 @@ def test_predict_a_file_of_columns_or_a_text(made: Made, tmp_path: Path, run: Pr
         "",
         "city",
     ]
-    coloured = run("tag", "predict", made / "tagger", "--text", "captain river sees.")
+    coloured = run("tag", "predict", made / "tagger", "--input-text", "captain river sees.")
     assert coloured.out == "captain [river person] sees.\n"
 
 
 def test_unusual_text(made: Made, run: Program) -> None:
     odd = ["\ud800", "👩‍👩‍👧 [SEP] \x07", "x" * 500, "ก็ดี"]
-    texts = [part for text in odd for part in ("--text", text)]
+    texts = [part for text in odd for part in ("--input-text", text)]
     shown = run("tag", "predict", made / "tagger", *texts, "--format", "json")
     assert shown.code == 0, shown
     rows = [json.loads(line) for line in shown.out.splitlines()]
@@ -154,12 +154,14 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("tag", "finetune", made / "train.conll", "--tag-column", "7", *new).mistake("there is no column 7")
     run("tag", "finetune", made / "train.conll", "--sentences", "3", *new).mistake("there is no evaluation split")
     run("tag", "evaluate", made / "bert", made / "test.conll").mistake("does not tag words", "tag finetune")
-    run("tag", "predict", made / "tagger").mistake("name either a file or --text")
-    run("tag", "predict", made / "tagger", "--text", "a", "--format", "x").mistake("no format 'x'")
-    run("tag", "predict", made / "tagger", "--text", "a", "--out", tmp_path / "a.conll", "--format", "colour").mistake(
-        "a file has no colours"
+    run("tag", "predict", made / "tagger").mistake("name either a file or --input-text")
+    run("tag", "predict", made / "tagger", "--input-text", "a", "--format", "x").mistake("no format 'x'")
+    run(
+        "tag", "predict", made / "tagger", "--input-text", "a", "--out", tmp_path / "a.conll", "--format", "colour"
+    ).mistake("a file has no colours")
+    run("tag", "predict", made / "tagger", "--input-text", "a", "--out", tmp_path / "a.json").mistake(
+        "Name a .jsonl file"
     )
-    run("tag", "predict", made / "tagger", "--text", "a", "--out", tmp_path / "a.json").mistake("Name a .jsonl file")
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.conll"]
 
 

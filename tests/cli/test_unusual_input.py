@@ -86,7 +86,7 @@ def test_five_thousand_classes(desk: Desk, tmp_path: Path, run: Program) -> None
     result = finetune(run, desk, train, out, "--test", test, "--recipe", recipe, "--quiet", "--json")
     assert result.code == 0, result
     assert (out / "report.html").stat().st_size < 3_000_000
-    (row,) = run("predict", out, "--text", "item 7", "--probabilities", "--json").json()["predictions"]
+    (row,) = run("predict", out, "--input-text", "item 7", "--probabilities", "--json").json()["predictions"]
     assert len(row["probabilities"]) == 5000
 
 

@@ -14,7 +14,7 @@ import textgraft
 from textgraft import api
 from textgraft.core.errors import UserError
 from textgraft.data.arrays import write_rows
-from textgraft.data.readers import read_rows
+from textgraft.data.text_rows import read_rows
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".npy"])
@@ -64,12 +64,14 @@ def test_a_stream_is_embedded_as_it_comes(tiny_lm: Path, monkeypatch: pytest.Mon
 
 def test_rows_come_one_by_one_and_empty_ones_stay(tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text('text,label\none,a\n"",b\nthree,a\n')
-    assert list(read_rows(tmp_path / "texts.csv")) == [({"line": 2}, "one"), ({"line": 3}, ""), ({"line": 4}, "three")]
+    rows = [(row.key, row.text) for row in read_rows(tmp_path / "texts.csv")]
+    assert rows == [({"line": 2}, "one"), ({"line": 3}, ""), ({"line": 4}, "three")]
     (tmp_path / "pairs.jsonl").write_text('{"premise": "a", "hypothesis": "b", "label": "x"}\n')
-    ((key, pair),) = read_rows(tmp_path / "pairs.jsonl")
-    assert (key, pair.first, pair.second) == ({"line": 1}, "a", "b")
+    (row,) = read_rows(tmp_path / "pairs.jsonl")
+    assert (row.key, row.texts) == ({"line": 1}, ["a", "b"])
     (tmp_path / "ids.csv").write_text("id,text\nx7,one\n")
-    assert list(read_rows(tmp_path / "ids.csv")) == [({"id": "x7"}, "one")]
+    (row,) = read_rows(tmp_path / "ids.csv")
+    assert (row.key, row.text, row.cells) == ({"id": "x7"}, "one", {"id": "x7", "text": "one"})
     (tmp_path / "choices.jsonl").write_text('{"premise": "a", "choice1": "b", "choice2": "c"}\n')
     with pytest.raises(UserError, match="no column looks like the text"):
         list(read_rows(tmp_path / "choices.jsonl"))

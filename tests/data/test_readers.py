@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
-from textgraft.data.readers import read, read_rows, read_texts
+from textgraft.data.readers import read, read_texts
+from textgraft.data.text_rows import read_rows
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SOME_TEXT = ANY_TEXT.filter(lambda s: s.strip() != "")
@@ -143,7 +144,7 @@ def test_a_first_line_that_is_a_text_is_not_lost(tmp_path: Path) -> None:
 def test_a_stream_knows_its_texts_by_the_labels_beside_them(tmp_path: Path) -> None:
     rows = [f"{text} {i};{label}" for i, (text, label) in enumerate(JUDGED * 500)]
     path = write(tmp_path / "a.csv", "\n".join(["Film;Urteil", *rows]))
-    texts = [text for _, text in read_rows(path)]
+    texts = [row.text for row in read_rows(path)]
     assert texts == read(path, label="Urteil").texts == list(read_texts(path))
     with pytest.raises(UserError, match="no column looks like the text"):
         list(read_texts(write(tmp_path / "b.csv", "Film;Urteil\nein Jammer;gut\n")))
@@ -269,7 +270,7 @@ def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # t
         writer.writerows([("text", "label"), *pairs])
     examples = read(path, kind="single", encoding="utf-8")
     assert examples.texts == [text for text, _ in pairs]
-    expected = [y for _, y in pairs if y.strip() not in ("nan", "NaN")]
+    expected = [y.strip() for _, y in pairs if y.strip() not in ("nan", "NaN")]
     assert expected == [y for y in examples.labels or () if y]
     assert (examples.labels is None) == (not expected)
 

@@ -63,7 +63,7 @@ def test_every_tool_s_json_has_these_entities(tmp_path: Path, kind: str, layout:
     assert [(s.words, s.tags) for s in data.sentences] == [(WORDS, TAGS)] * 2
     has_text = "text" in str(RECORDS[kind]) or kind == "spaCy's pairs"
     assert (data.scheme, data.sentences[0].text) == ("IOB2", TEXT if has_text else " ".join(WORDS))
-    assert data.sentences[1].where(0) == ("line 2" if layout == "lines" else "element 2")
+    assert data.sentences[1].where(0) == ("line 2" if layout == "lines" else "item 2")
 
 
 @pytest.mark.parametrize("name", ["a.conll", "a.txt", "a"])

@@ -49,6 +49,11 @@ INTERRUPTED = 130
 USER_ERROR = 2
 FAILED = 1
 
+RENAMED = {
+    "--text": "Give a text itself with --input-text; --text names the column of the texts in a table.",
+    "--text2": "Give the second text of a pair with --input-text2; --text2 names its column in a table.",
+}
+"""Remedies for options that a command had or might have, where typer only says that there is none."""
 COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ("check", check.check, "textgraft check train.csv --test test.csv --unlabelled pool.txt"),
     (
@@ -178,7 +183,8 @@ def _reported(error: Exception) -> int:
         return USER_ERROR
     usage = getattr(error, "format_message", None)  # an error of typer in the command line
     if usage is not None:
-        print_error(UserError(usage().rstrip(".") + ".", remedy="See --help."))
+        remedy = RENAMED.get(getattr(error, "option_name", ""), "See --help.")
+        print_error(UserError(usage().rstrip(".") + ".", remedy=remedy))
         return USER_ERROR
     print_note(
         f"textgraft: this is a bug in textgraft ({type(error).__name__}: {error}); --debug prints the traceback."

@@ -23,7 +23,7 @@ OPTIONS = {
     "tag": "--tag-column",
     "tag_names": "--tag-names",
     "word": "--word-column",
-    "text": "--text-column",
+    "text": "--text",
     "text2": "--text2",
     "label": "--label",
     "id": "--id",
@@ -118,14 +118,15 @@ def warnings_on_stderr() -> Iterator[None]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity, which JSON lacks, become null."""
-    print(json.dumps(_serializable(value), ensure_ascii=False))
+    print(json.dumps(serializable(value), ensure_ascii=False, default=str))
 
 
-def _serializable(value: Any) -> Any:
+def serializable(value: Any) -> Any:
+    """Return a value with null for numbers that JSON lacks, and strings for paths."""
     if isinstance(value, Mapping):
-        return {str(k): _serializable(v) for k, v in value.items()}
+        return {str(k): serializable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_serializable(v) for v in value]
+        return [serializable(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return str(value) if isinstance(value, Path) else value

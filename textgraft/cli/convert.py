@@ -9,6 +9,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
+from textgraft.cli.output_files import validate_writable
 
 
 def convert(
@@ -46,6 +47,7 @@ def convert(
 
     from textgraft.conversion.convert import Format, convert
 
+    validate_writable(out)
     written = convert(model, out, to=cast(Format, to), half=half, overwrite=overwrite)
     if as_json:
         print_json({"out": written, "format": to})

@@ -11,6 +11,8 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.input_texts import InputTexts
+from textgraft.cli.output_files import validate_writable
 from textgraft.cli.plots import Plot, validate_plot
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
@@ -97,23 +99,23 @@ def train(
 def translate(
     model: Folder,
     file: Annotated[Path | None, typer.Argument(help="A file with a sentence per line.")] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A sentence; may be repeated.")] = None,
+    input_text: InputTexts = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="A file to write, a translation per line.")] = None,
     beams: Beams = 1,
     precision: o.Precision = "auto",
     threads: o.Threads = None,
 ) -> None:
     """Translate the lines of a file, or single sentences, to one line each."""
-    from textgraft.core.files import validate_writable, writing_atomically
+    from textgraft.core.files import writing_atomically
     from textgraft.tasks.translation.predictor import Translator
 
-    if (file is None) == (not text):
-        remedy = "For example: textgraft cove translate MODEL --text 'A dog runs.'"
-        raise UserError("name either a file or --text.", remedy=remedy)
+    if (file is None) == (not input_text):
+        remedy = "For example: textgraft cove translate MODEL --input-text 'A dog runs.'"
+        raise UserError("name either a file or --input-text.", remedy=remedy)
     if out is not None:
         validate_writable(out)
     o.use_threads(threads)
-    translations = Translator(model, precision=precision).stream(_sentences(file, text), beams=beams)
+    translations = Translator(model, precision=precision).stream(_sentences(file, input_text), beams=beams)
     if out is None:
         for line in translations:
             print(line)

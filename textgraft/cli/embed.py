@@ -11,11 +11,8 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
-from textgraft.cli.input_texts import (
-    SecondColumn,
-    TextsColumn,
-    keyed_texts,
-)
+from textgraft.cli.input_texts import keyed_texts
+from textgraft.cli.output_files import validate_writable
 
 if TYPE_CHECKING:
     from textgraft.core.progress import Meter
@@ -40,9 +37,10 @@ def embed(
     ] = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
-    text_column: TextsColumn = None,
-    text2_column: SecondColumn = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Compute vectors of texts: the pooled top layer of a model, or other layers; or the mean of word vectors.
@@ -52,13 +50,12 @@ def embed(
     Memory does not grow with the file; a .npy can be mapped (numpy.load(..., mmap_mode="r")).
     """
     from textgraft.api import embed_stream
-    from textgraft.core.files import validate_writable
     from textgraft.core.progress import Meter
     from textgraft.data.arrays import validate_suffix, write_rows
 
     validate_suffix(out)
     validate_writable(out)
-    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
+    columns = {"text": text, "text2": text2, "encoding": encoding, "delimiter": delimiter}
     o.use_threads(threads)
     with Meter("Embedding", None, shown=sys.stderr.isatty() and not as_json, unit="texts") as meter:
         texts = _counted(keyed_texts(file, None, "texts", columns)[1], meter)

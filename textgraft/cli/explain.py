@@ -13,10 +13,8 @@ from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
 from textgraft.cli.input_texts import (
     Classifier,
-    SecondColumn,
-    SecondTextOptions,
-    TextOptions,
-    TextsColumn,
+    InputTexts,
+    SecondInputTexts,
     keyed_texts,
     texts_from_options,
 )
@@ -32,8 +30,8 @@ SHOWN = 8
 def explain(
     model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts; - is stdin, one text per line.")] = None,
-    text: TextOptions = None,
-    text2: SecondTextOptions = None,
+    input_text: InputTexts = None,
+    input_text2: SecondInputTexts = None,
     label: Annotated[str | None, typer.Option("--label", help="The label to explain; else the predicted one.")] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="The most texts of a file.")] = 20,
     out: Annotated[
@@ -42,9 +40,11 @@ def explain(
     device: o.Device = "auto",
     precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
-    text_column: TextsColumn = None,
-    text2_column: SecondColumn = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
+    id: o.IdColumn = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
     """Explain predictions by occlusion: the change in a class's log-odds when a word is left out.
@@ -59,8 +59,8 @@ def explain(
     validate_out_file(out, (".html", ".jsonl"), "explanations")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
-    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
+    columns = {"text": text, "text2": text2, "id": id, "encoding": encoding, "delimiter": delimiter}
+    keys, texts = keyed_texts(file, texts_from_options(input_text, input_text2), classifier.reads, columns)
     explanations = explaining.explain(classifier, islice(texts, most), label=label)
     rows = (key | one.as_json() for key, one in zip(keys, explanations))
     if out is not None:

@@ -10,7 +10,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
-from textgraft.cli.input_texts import SecondColumn, TextsColumn
+from textgraft.cli.output_files import validate_writable
 
 MOST_TEXTS = 1000
 
@@ -25,9 +25,10 @@ def export(
             "--texts", help=f"Texts on which int8 must keep 99 % of the predictions; the first {MOST_TEXTS:,} count."
         ),
     ] = None,
-    text_column: TextsColumn = None,
-    text2_column: SecondColumn = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -38,13 +39,12 @@ def export(
 
     The commands predict, evaluate, tag and qa accept the folder as a model, without torch: onnxruntime runs the graph.
     """
-    from textgraft.core.files import validate_writable
-    from textgraft.data.readers import read_rows
+    from textgraft.data.text_rows import read_rows
     from textgraft.tasks.export import export as exported
 
     validate_writable(onnx)
-    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    sample = [] if texts is None else [text for _, text in islice(read_rows(texts, **columns), MOST_TEXTS)]
+    columns = {"text": text, "text2": text2, "encoding": encoding, "delimiter": delimiter}
+    sample = [] if texts is None else [row.text for row in islice(read_rows(texts, **columns), MOST_TEXTS)]
     result = exported(model, onnx, int8=int8, texts=sample, overwrite=overwrite)
     if as_json:
         print_json(vars(result))

@@ -9,6 +9,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json
+from textgraft.cli.output_files import validate_writable
 
 
 def fetch(
@@ -36,6 +37,8 @@ def fetch(
     """
     from textgraft.conversion.fetch import fetch_model
 
+    if out is not None:
+        validate_writable(out)
     fetched = fetch_model(name, out, revision=revision, endpoint=endpoint, overwrite=overwrite, show=not quiet)
     record = fetched.record
     if as_json:

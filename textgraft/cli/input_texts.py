@@ -1,10 +1,11 @@
-"""Texts from a file, stdin or options, as a stream, each with its id or line number."""
+"""Texts from a file, stdin or options, as a stream, each with its id or place and the columns beside it."""
 
 from __future__ import annotations
 
-import codecs
+import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,32 +13,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import InputKind, Pair
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
+    from textgraft.data.text_rows import TextRow
 
 Classifier = Annotated[Path, typer.Argument(help="The folder of a fine-tuned model.")]
 
 
-TextOptions = Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")]
-
-
-SecondTextOptions = Annotated[
-    list[str] | None, typer.Option("--text2", help="The second text of a pair; one for each --text.")
+InputTexts = Annotated[
+    list[str] | None, typer.Option("--input-text", "-i", help="A text itself, in place of a file; may be repeated.")
 ]
 
 
-SecondColumn = Annotated[
-    str | None,
-    typer.Option("--text2-column", help="The column of the second texts; else inferred.", rich_help_panel=o.DATA),
+SecondInputTexts = Annotated[
+    list[str] | None,
+    typer.Option("--input-text2", help="The second text of a pair; one for each --input-text."),
 ]
 
 
-TextsColumn = Annotated[
-    str | None, typer.Option("--text-column", help="The column of the texts; else inferred.", rich_help_panel=o.DATA)
+KeptColumns = Annotated[
+    str,
+    typer.Option(
+        "--keep", help="Columns of FILE in the output: all, none, or names with commas.", rich_help_panel=o.DATA
+    ),
 ]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The columns of the input that are repeated in the output; None for all."""
+
+    columns: Sequence[str] | None = ()
+
+    @classmethod
+    def parse(cls, value: str) -> Kept:
+        """The value of --keep: all, none, or names with commas between them."""
+        if value in ("all", "none"):
+            return cls(None if value == "all" else ())
+        return cls([name.strip() for name in value.split(",") if name.strip()])
+
+    def of(self, cells: Mapping[str, Any]) -> dict[str, Any]:
+        """These columns of a row."""
+        return dict(cells) if self.columns is None else {name: cells.get(name) for name in self.columns}
+
+    def validate(self, cells: Mapping[str, Any]) -> None:
+        """Raise UserError for a column that the first row of a table lacks."""
+        for name in self.columns or ():
+            if name not in cells:
+                raise UserError(f"there is no column '{name}'.", where="--keep", remedy=did_you_mean(name, cells))
 
 
 def texts_from_options(texts: list[str] | None, second: list[str] | None) -> list[str] | None:
@@ -46,47 +72,96 @@ def texts_from_options(texts: list[str] | None, second: list[str] | None) -> lis
         return texts
     if len(second) != len(texts or ()):
         message = f"there are {len(texts or ())} first texts and {len(second)} second ones."
-        raise UserError(message, where="--text2", remedy="Give a --text2 for each --text.")
+        raise UserError(message, where="--input-text2", remedy="Give an --input-text2 for each --input-text.")
     return [Pair(a, b) for a, b in zip(texts or (), second, strict=True)]
 
 
 def keyed_texts(
-    file: Path | None, option_texts: list[str] | None, reads: InputKind, columns: Mapping[str, str | None]
+    file: Path | None,
+    option_texts: list[str] | None,
+    reads: InputKind,
+    columns: Mapping[str, str | None],
+    kept: Kept | None = None,
 ) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
-    """Return the keys of texts in the output (id or line number), and the texts; stdin is a stream."""
+    """Return the beginnings of rows of the output, and the texts; stdin is a stream.
+
+    Args:
+        file: The file, - for stdin, or None for `option_texts`.
+        option_texts: Texts that were given as options.
+        reads: Kind of input of the model.
+        columns: Named columns, encoding and delimiter, as for `read`.
+        kept: Columns of the file to repeat; by default none.
+
+    Returns:
+        A dictionary for each text, of its kept columns and, where its id is not among them, its id or place; the texts.
+    """
     if (file is None) == (not option_texts):
-        raise UserError("name either a file or texts.", remedy="For example: textgraft predict MODEL reviews.csv")
+        if file is None and (columns["text"] or columns["text2"]):
+            remedy = "Give the text itself with --input-text, or a file before --text."
+            raise UserError("this names a column, and there is no file.", where="--text", remedy=remedy)
+        remedy = "For example: textgraft predict MODEL reviews.csv, or --input-text 'A fine film.'"
+        raise UserError("name either a file or texts.", remedy=remedy)
+    kept = kept or Kept()
     numbered: Iterator[dict[str, Any]] = ({"line": number} for number in count(1))
     if file is None:
         return numbered, option_texts or []
     if str(file) == "-":
-        lines = stdin_lines(columns["encoding"] or "utf-8")
+        lines = stdin_lines(columns["encoding"])
         return numbered, _stdin_pairs(lines) if reads == "pairs" else lines
     if reads == "choices" or file.is_dir():
-        return _all_at_once(o.read_file(file, **columns, kind="choice" if reads == "choices" else None))
-    from textgraft.data.readers import read_rows
+        examples = o.read_file(file, **columns, kind="choice" if reads == "choices" else None)
+        return examples_keys(examples, file, columns, kept), examples.texts
+    from textgraft.data.text_rows import read_rows
 
     keys, texts = tee(read_rows(file, **columns))  # both are consumed in step, so that tee buffers little
-    return (key for key, _ in keys), (text for _, text in texts)
+    return _begun(keys, kept), (row.text for row in texts)
 
 
-def _all_at_once(examples: Examples) -> tuple[Iterator[dict[str, Any]], Iterable[str]]:
-    if examples.ids is not None:
-        return ({"id": key} for key in examples.ids), examples.texts
-    return ({examples.unit: examples.line(index)} for index in range(len(examples))), examples.texts
+def examples_keys(examples: Examples, file: Path, columns: Mapping[str, Any], kept: Kept) -> Iterator[dict[str, Any]]:
+    """Yield what `keyed_texts` returns first, for examples that were read from `file` at once."""
+    if file.is_dir():
+        for index in range(len(examples)):
+            yield {examples.unit: examples.line(index)} if examples.ids is None else {"id": examples.ids[index]}
+        return
+    from textgraft.data.text_rows import read_cells
+
+    rows = read_cells(file, **{name: columns.get(name) for name in ("id", "encoding", "delimiter")})
+    lines = (examples.line(index) for index in range(len(examples)))
+    yield from _begun((next(row for row in rows if row.number == line) for line in lines), kept)
 
 
-def stdin_lines(encoding: str) -> Iterator[str]:
-    """Yield the lines of stdin. Raises UserError for a line that is not in `encoding`."""
+def _begun(rows: Iterable[TextRow], kept: Kept) -> Iterator[dict[str, Any]]:
+    """Yield the beginnings of rows of the output: columns to keep, after the id or place if it is not among them."""
+    for number, row in enumerate(rows):
+        if number == 0:
+            kept.validate(row.cells)
+        cells = kept.of(row.cells)
+        yield cells if row.id_column in cells else row.key | cells
+
+
+def stdin_lines(encoding: str | None) -> Iterator[str]:
+    """Yield the lines of stdin, in UTF-16 where they begin as such. Raises UserError for bytes of another encoding."""
+    from textgraft.data.text_files import encoding_from_start, validate_encoding
+
+    source: Any = sys.stdin.buffer
+    source = source if hasattr(source, "peek") else io.BufferedReader(source)
+    encoding = validate_encoding(encoding or encoding_from_start(source.peek(1)) or "utf-8")
+    wide = len("\n".encode(encoding.removesuffix("-sig"))) > 1
+    lines = io.TextIOWrapper(source, encoding=encoding, newline="\n") if wide else _decoded(source, encoding)
     try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise UserError(f"unknown encoding '{encoding}'.", remedy="Give one such as utf-8 or latin-1.") from error
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+        yield from (line.rstrip("\r\n") for line in lines)
+    except UnicodeDecodeError as error:
+        message = f"these bytes are not {encoding} ({error.reason})."
+        raise UserError(message, where="stdin", remedy="Name it with encoding=….") from error
+
+
+def _decoded(lines: Iterable[bytes], encoding: str) -> Iterator[str]:
+    """Yield lines as soon as they are there. Raises UserError, with the line, for one that is not in `encoding`."""
+    for number, line in enumerate(lines, start=1):
         try:
-            yield line.decode(encoding).rstrip("\r\n")
+            yield line.decode(encoding)
         except UnicodeDecodeError as error:
-            message = f"byte 0x{line[error.start]:02x} is not {encoding}."
+            message = f"byte 0x{line[error.start]:02x} is not {encoding.removesuffix('-sig')}."
             raise UserError(message, where=f"stdin line {number}", remedy="Name it with encoding=….") from error
 
 

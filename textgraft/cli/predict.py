@@ -12,14 +12,23 @@ from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
 from textgraft.cli.input_texts import (
     Classifier,
-    SecondColumn,
-    SecondTextOptions,
-    TextOptions,
-    TextsColumn,
+    InputTexts,
+    Kept,
+    KeptColumns,
+    SecondInputTexts,
     keyed_texts,
     texts_from_options,
 )
-from textgraft.cli.output_files import ROW_FORMATS, as_csv, as_json_lines, validate_out_file, write_lines
+from textgraft.cli.output_files import (
+    ROW_FORMATS,
+    CsvStyle,
+    as_lines,
+    four_digits,
+    rounded,
+    validate_out_file,
+    with_prediction,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.predictor import Prediction
@@ -28,9 +37,12 @@ if TYPE_CHECKING:
 def predict(
     model: Classifier,
     file: Annotated[Path | None, typer.Argument(help="Texts to classify; - is stdin, one text per line.")] = None,
-    text: TextOptions = None,
-    text2: SecondTextOptions = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
+    input_text: InputTexts = None,
+    input_text2: SecondInputTexts = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .csv, .tsv or .jsonl file; else JSON lines on stdout.")
+    ] = None,
+    keep: KeptColumns = "all",
     abstain_below: Annotated[
         float, typer.Option("--abstain-below", min=0, max=1, help="No label for texts whose confidence is lower.")
     ] = 0.0,
@@ -38,25 +50,33 @@ def predict(
     device: o.Device = "auto",
     precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
-    text_column: TextsColumn = None,
-    text2_column: SecondColumn = None,
+    text: o.TextColumn = None,
+    text2: o.SecondColumn = None,
+    id: o.IdColumn = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them."""
+    """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them.
+
+    A row has the columns of FILE, its line where there is no id, and the prediction. CSV is written with the delimiter
+    of FILE, and with its byte order mark, in UTF-8. A column of FILE that has the name of one of the prediction's
+    becomes input_NAME.
+    """
     from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
 
     validate_out_file(out, ROW_FORMATS, "predictions")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
-    columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
-    keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
+    columns = {"text": text, "text2": text2, "id": id, "encoding": encoding, "delimiter": delimiter}
+    given = texts_from_options(input_text, input_text2)
+    begun, texts = keyed_texts(file, given, classifier.reads, columns, Kept.parse(keep))
     predictions = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
-    rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
+    rows = (with_prediction(row, _row(one, probabilities)) for row, one in zip(begun, predictions))
     if as_json and out is None:
         print_json({"predictions": list(rows)})
         return
-    lines = as_csv(rows) if out is not None and out.suffix == ".csv" else as_json_lines(rows)
+    lines = as_lines(rows, out, CsvStyle.like(file, out, columns))
     if out is None:
         for line in lines:
             sys.stdout.write(line)
@@ -69,6 +89,6 @@ def predict(
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"label": prediction.label, "confidence": prediction.confidence}
+    row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
     row |= {} if prediction.option is None else {"option": prediction.option}
-    return row | ({"probabilities": prediction.probabilities} if probabilities else {})
+    return row | ({"probabilities": rounded(prediction.probabilities)} if probabilities else {})

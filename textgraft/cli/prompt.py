@@ -11,7 +11,17 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.output_files import ROW_FORMATS, as_csv, as_json_lines, validate_out_file, write_lines
+from textgraft.cli.input_texts import Kept, KeptColumns, examples_keys
+from textgraft.cli.output_files import (
+    ROW_FORMATS,
+    CsvStyle,
+    as_json_lines,
+    as_lines,
+    rounded,
+    validate_out_file,
+    with_prediction,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -48,12 +58,15 @@ def prompt(
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Selects and orders the examples.", rich_help_panel=PROMPTING)
     ] = 0,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .jsonl file; else stdout.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv, .tsv or .jsonl file; else stdout.")] = None,
+    keep: KeptColumns = "all",
     text: o.TextColumn = None,
     text2: o.SecondColumn = None,
     label: o.LabelColumn = None,
+    id: o.IdColumn = None,
     kind: o.Kind = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     device: o.Device = "auto",
     precision: o.Precision = "auto",
     threads: o.Threads = None,
@@ -70,47 +83,43 @@ def prompt(
     o.use_threads(threads)
     options = PromptOptions(shots, scoring, calibrate, seed, max_tokens, precision)
     prompt_template = load_template(template)
-    columns = {"text": text, "text2": text2, "label": label, "kind": kind, "encoding": encoding}
+    columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "encoding": encoding}
+    columns |= {"delimiter": delimiter}
     data = o.read_file(file, **columns)
     pool = None if examples is None else o.read_file(examples, **columns)
-    answers, evaluation = _answered(
+    answered, answers, evaluation = _answered(
         model, data, template=prompt_template, options=options, examples=pool, device=device
     )
-    _print_answers(answers, evaluation, out=out, as_json=as_json)
+    begun = examples_keys(answered, file, columns, Kept.parse(keep))
+    rows = [with_prediction(row, answer) for row, answer in zip(begun, answers, strict=True)]
+    _print_answers(rows, evaluation, out=out, as_json=as_json, style=CsvStyle.like(file, out, columns))
 
 
 def _answered(
     model: str, data: Examples, *, template: Template, **settings: Any
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a row per text, and the evaluation where there are labels."""
+) -> tuple[Examples, list[dict[str, Any]], dict[str, Any]]:
+    """Return the texts that were answered, an answer for each, and the evaluation where there are labels."""
     from textgraft.generation.prompt_tasks import complete, prompt
 
     if template.writes:
-        written = complete(model, data, template, **settings)
-        return [key | {"text": row.text} for key, row in zip(_keys(data), written, strict=True)], {}
+        return data, [{"text": row.text} for row in complete(model, data, template, **settings)], {}
     result = prompt(model, data, template, **settings)
     has_labels = result.texts.labels is not None and any(label != "" for label in result.texts.labels)
-    return list(_rows(result)), result.evaluate() if has_labels else {}
-
-
-def _keys(texts: Examples) -> Iterator[dict[str, Any]]:
-    """Yield the key of each text: its id, or its line."""
-    for index in range(len(texts)):
-        yield {texts.unit: texts.line(index)} if texts.ids is None else {"id": texts.ids[index]}
+    return result.texts, list(_rows(result)), result.evaluate() if has_labels else {}
 
 
 def _rows(result: Prompted) -> Iterator[dict[str, Any]]:
-    for key, answer in zip(_keys(result.texts), result.answers, strict=True):
+    for answer in result.answers:
         option = {} if answer.option is None else {"option": answer.option}
-        yield key | {"label": answer.label, **option, "probabilities": answer.probabilities}
+        yield {"label": answer.label, **option, "probabilities": rounded(answer.probabilities)}
 
 
 def _print_answers(
-    rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool
+    rows: list[dict[str, Any]], evaluation: Mapping[str, Any], *, out: Path | None, as_json: bool, style: CsvStyle
 ) -> None:
     """Write answers to the file or stdout, and print their evaluation."""
     if out is not None:
-        write_lines(out, as_csv(rows) if out.suffix == ".csv" else as_json_lines(rows))
+        write_lines(out, as_lines(rows, out, style))
     if as_json:
         answers = {"answers": rows} if out is None else {"out": out, "texts": len(rows)}
         print_json(answers | ({"evaluation": evaluation} if evaluation else {}))

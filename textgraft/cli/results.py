@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.cli.console import print_json
+from textgraft.cli.output_files import validate_writable
 
 
 def validate_out(out: Path) -> None:
     """Raise UserError if `out` exists or cannot be written."""
-    from textgraft.core.files import validate_writable
     from textgraft.training.results_folder import validate_new_path
 
     validate_new_path(out)

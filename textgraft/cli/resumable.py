@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from textgraft.cli.console import Interrupted
+from textgraft.cli.output_files import validate_writable
 from textgraft.core.interrupts import reliable_interrupts
 
 
@@ -32,7 +33,6 @@ def resumable(*outs: Path) -> Iterator[None]:
 
 def validate_out(out: Path, overwrite: bool | None) -> None:
     """Raise UserError if `out` exists, without `overwrite`, or cannot be written."""
-    from textgraft.core.files import validate_writable
     from textgraft.training.driver import validate_new_path
 
     validate_new_path(out, overwrite)

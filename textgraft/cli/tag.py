@@ -11,6 +11,8 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.input_texts import InputTexts
+from textgraft.cli.output_files import validate_writable
 from textgraft.cli.tagged_input import (
     File,
     RepairSpans,
@@ -184,7 +186,7 @@ def predict(
             "whose tags are ignored."
         ),
     ] = None,
-    text: Annotated[list[str] | None, typer.Option("--text", help="A text; may be repeated.")] = None,
+    input_text: InputTexts = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
     ] = None,
@@ -204,7 +206,7 @@ def predict(
     threads: o.Threads = None,
 ) -> None:
     """Tag the words of a file or of texts, as CoNLL columns, JSON with character offsets, or in colours."""
-    from textgraft.core.files import validate_writable, writing_atomically
+    from textgraft.core.files import writing_atomically
     from textgraft.data.words import Coverage
     from textgraft.tasks.tagging.predictor import Tagger
 
@@ -216,7 +218,7 @@ def predict(
     target = html or out
     if target is not None:
         validate_writable(target)
-    source = untagged(file, text, word_column, tag_column)
+    source = untagged(file, input_text, word_column, tag_column)
     o.use_threads(threads)
     tagger = Tagger(model, precision=precision)
     total, count = Coverage(), 0

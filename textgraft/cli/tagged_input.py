@@ -101,12 +101,14 @@ class Untagged:
 def untagged(file: Path | None, texts: list[str] | None, word: str | None, tag: str | None) -> Untagged:
     """Return the sentences to tag. Raises UserError for both a file and texts, or neither."""
     from textgraft.data.conll import sniff_columns, stream_sentences
+    from textgraft.data.members import format_of
     from textgraft.data.tag_spans import from_text
     from textgraft.data.tagged import FORMATS, TagReading, format_name
-    from textgraft.data.text_files import format_of, lines
+    from textgraft.data.text_files import lines
 
     if (file is None) == (not texts):
-        raise UserError("name either a file or --text.", remedy="For example: textgraft tag predict MODEL --text Yes.")
+        remedy = "For example: textgraft tag predict MODEL --input-text Yes."
+        raise UserError("name either a file or --input-text.", remedy=remedy)
     if file is None:
         return Untagged((s for s in map(from_text, texts or ()) if s.words), output_format="colour")
     if str(file) == "-":
@@ -127,7 +129,7 @@ def _from_stdin(word: str | None) -> Untagged:
     from textgraft.data.tag_spans import from_text
     from textgraft.data.tagged import stream_json_sentences
 
-    first, stream = first_line_and_all(stdin_lines("utf-8-sig"))
+    first, stream = first_line_and_all(stdin_lines(None))
     if starts_like_json(first):
         return Untagged(stream_json_sentences(stream, "stdin", word=word), output_format="json")
     return Untagged(s for s in map(from_text, stream) if s.words)

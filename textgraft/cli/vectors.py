@@ -11,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
 from textgraft.cli.groups import Verb, group_of
+from textgraft.cli.output_files import validate_writable
 from textgraft.cli.plots import validate_plot
 from textgraft.core.errors import UserError
 
@@ -81,7 +82,6 @@ def train(
     as_json: o.AsJson = False,
 ) -> None:
     """Train word vectors on text; all methods but glove use gensim, textgraft's extra "vectors"."""
-    from textgraft.core.files import validate_writable
     from textgraft.data.fingerprint import fingerprints
     from textgraft.data.readers import read_texts
     from textgraft.models.model_folder import validate_new_path

@@ -11,8 +11,8 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.input_texts import TextsColumn, keyed_texts
-from textgraft.cli.output_files import as_json_lines
+from textgraft.cli.input_texts import Kept, KeptColumns, keyed_texts
+from textgraft.cli.output_files import as_json_lines, four_digits, rounded, with_prediction
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.zero_shot import ZeroShotResult
@@ -49,14 +49,20 @@ def zero_shot(
     seed: o.Seed = 0,
     device: o.Device = "auto",
     threads: o.Threads = None,
-    text_column: TextsColumn = None,
+    keep: KeptColumns = "all",
+    text: o.TextColumn = None,
     label: Annotated[
         str | None,
         typer.Option(
-            "--label-column", help="The column of the labels in --test; else inferred.", rich_help_panel=o.DATA
+            "--label",
+            "--label-column",
+            help="The column of the labels in --test; else inferred.",
+            rich_help_panel=o.DATA,
         ),
     ] = None,
+    id: o.IdColumn = None,
     encoding: o.Encoding = None,
+    delimiter: o.Delimiter = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -73,10 +79,11 @@ def zero_shot(
 
     o.use_threads(threads)
     label_texts = LabelTexts.of(labels)
-    keys, texts = keyed_texts(file, None, "texts", {"text": text_column, "text2": None, "encoding": encoding})
+    columns = {"text": text, "text2": None, "id": id, "encoding": encoding, "delimiter": delimiter}
+    begun, texts = keyed_texts(file, None, "texts", columns, Kept.parse(keep))
     examples = None
     if test is not None:
-        examples = o.read_file(test, text=text_column, label=label, kind="single", encoding=encoding)
+        examples = o.read_file(test, text=text, label=label, kind="single", encoding=encoding, delimiter=delimiter)
     result = zero_shot(
         texts,
         label_texts,
@@ -86,13 +93,14 @@ def zero_shot(
         out=out,
         context=RunContext(seed=seed, device=device, show=not (quiet or as_json), overwrite=overwrite),
     )
-    _print(result, list(_rows(keys, result, probabilities)), as_json=as_json, quiet=quiet)
+    _print(result, list(_rows(begun, result, probabilities)), as_json=as_json, quiet=quiet)
 
 
-def _rows(keys: Iterator[dict[str, Any]], result: ZeroShotResult, probabilities: bool) -> Iterator[dict[str, Any]]:
-    for key, prediction in zip(keys, result.predictions):
-        row = {"label": prediction.label, "confidence": prediction.confidence}
-        yield key | row | ({"probabilities": prediction.probabilities} if probabilities else {})
+def _rows(begun: Iterator[dict[str, Any]], result: ZeroShotResult, probabilities: bool) -> Iterator[dict[str, Any]]:
+    for beginning, prediction in zip(begun, result.predictions):
+        row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
+        row |= {"probabilities": rounded(prediction.probabilities)} if probabilities else {}
+        yield with_prediction(beginning, row)
 
 
 def _print(result: ZeroShotResult, rows: list[dict[str, Any]], *, as_json: bool, quiet: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from textgraft.core.errors import UserError
 
 TargetKind = Literal["single", "multi", "numeric", "choice"]
-Unit = Literal["line", "row", "file"]
+Unit = Literal["line", "row", "item", "file"]
 Label = str | tuple[str, ...] | float
 
 
@@ -148,7 +148,7 @@ class Examples:
         ids: The user's identifiers, if any; for a folder each file's path inside it.
         lines: 1-based numbers in `source`, in units of `unit`.
         source: Name of the file, folder or frame.
-        unit: Lines of a file, rows of a frame, list or Parquet file, or files of a folder.
+        unit: Lines of a file, rows of a frame, list, sheet or database, items of a JSON array, or files of a folder.
     """
 
     texts: Sequence[str]

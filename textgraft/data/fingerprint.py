@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.data.huggingface_datasets import dataset_files, is_dataset
+from textgraft.data.members import split_member
 from textgraft.data.readers import source_files
 from textgraft.data.text_files import explained
 
@@ -24,6 +25,7 @@ def fingerprint(file: Path) -> dict[str, Any]:
     Returns:
         {"name", "bytes", "ends"}: file name without folder, size, SHA-256 of the first and last 64 KiB.
     """
+    file, _ = split_member(file)
     with explained(file), file.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         ends = hashlib.sha256(stream.read(END_BYTES))

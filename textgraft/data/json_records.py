@@ -11,20 +11,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from textgraft.core.errors import UserError
 from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
+from textgraft.data.json_files import parse_json
+from textgraft.data.members import format_of
 from textgraft.data.tables import JSON_SUFFIXES, rows
-from textgraft.data.text_files import explained, format_of, lines, open_binary
+from textgraft.data.text_files import explained, lines, open_binary
 
 _START = re.compile(r'\s*(?:\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\})|\[\s*(?:[\[{]|\]\s*$|"(?:[^"\\]|\\.)*"\s*,))')
 _HEAD_BYTES = 1 << 16
+REMEDY = "Write one object per line, or one list of objects."
 
 
 class Record(NamedTuple):
-    """A value of a file, and where it is: the number of its line or row, or of its element in a list."""
+    """A value of a file, and where it is: the number of its line or row, or its place in a list."""
 
     number: int
-    unit: Literal["line", "element", "row"]
+    unit: Literal["line", "item", "row"]
     value: Any
 
 
@@ -78,14 +80,14 @@ def json_records(physical: Iterable[str], source: str) -> Iterator[Record]:
     value = _value_of_line(line)
     if value is None or _is_list_of_records(value):
         rest = [text for _, text in numbered]
-        whole = _parsed("".join([line, *rest]), source, number) if rest or value is None else value
+        whole = parse_json("".join([line, *rest]), source, number, REMEDY) if rest or value is None else value
         if not isinstance(whole, list):
             yield Record(number, "line", whole)
             return
-        yield from (Record(i, "element", element) for i, element in enumerate(whole, 1))
+        yield from (Record(i, "item", item) for i, item in enumerate(whole, 1))
         return
     yield Record(number, "line", value)
-    yield from (Record(number, "line", _parsed(line.rstrip(), source, number)) for number, line in numbered)
+    yield from (Record(number, "line", parse_json(line.rstrip(), source, number, REMEDY)) for number, line in numbered)
 
 
 def _value_of_line(line: str) -> Any:
@@ -99,17 +101,6 @@ def _value_of_line(line: str) -> Any:
 def _is_list_of_records(value: Any) -> bool:
     """True for a list, unless it is a record itself: a text followed by its annotation."""
     return isinstance(value, list) and not (value and isinstance(value[0], str))
-
-
-def _parsed(text: str, source: str, line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        where = f"{source} line {line + error.lineno - 1}"
-        remedy = "Write one object per line, or one list of objects."
-        raise UserError(f"not valid JSON ({error.msg}, column {error.colno}).", where=where, remedy=remedy) from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits; very deep nesting
-        raise UserError(f"JSON that cannot be read ({error}).", where=f"{source} line {line}") from error
 
 
 def first_line_and_all(physical: Iterable[str]) -> tuple[str, Iterator[str]]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.cells_as_written import columns_without_content, label_cells
 from textgraft.data.columns import (
     ID_NAMES,
     LABEL_NAMES,
@@ -23,21 +22,17 @@ from textgraft.data.columns import (
     guess_kind,
     guess_label_column,
 )
-from textgraft.data.examples import Choice, Examples, Pair, TargetKind, Unit, as_text
-from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
+from textgraft.data.examples import Choice, Examples, TargetKind, Unit, as_text
+from textgraft.data.huggingface_datasets import is_dataset
+from textgraft.data.members import format_of, split_member
 from textgraft.data.multiple_choice import looks_like_choices, read_choices
-from textgraft.data.tables import TABLE_SUFFIXES, Row, rows
-from textgraft.data.text_files import explained, format_of, lines, open_binary
+from textgraft.data.tables import FOLDER_SUFFIXES, KNOWN_FORMATS, Row, located, rows, unit_of, why_empty
+from textgraft.data.text_files import explained, lines
+from textgraft.data.text_rows import text_rows
 
-SUFFIXES = (*TABLE_SUFFIXES, ".txt")
 KINDS = ("single", "multi", "numeric", "choice")
-_SNIFF_BYTES = 1 << 22  # bytes that decide the encoding of a corpus file, which may be too large to read twice
-_SNIFF_ROWS = 1000  # rows of a corpus whose values decide columns that names do not
 TOKENS = "tokens.json"
 """File that marks a folder of tokens instead of text (tasks.language_modeling.token_shards)."""
-_FORMATS = (
-    f"Formats: {', '.join(SUFFIXES)}, each also as .gz, .xz, .bz2 or .zst, or a folder with one subfolder per class."
-)
 
 
 def read(
@@ -57,7 +52,8 @@ def read(
     Columns are guessed by their names, the label of two columns also by its values, with a warning.
 
     Args:
-        source: Path of a CSV, TSV, JSON-lines, Parquet or text file (one text per line), plain or compressed; a folder
+        source: Path of a CSV, TSV, JSON, Parquet, Feather, Excel, SQLite or text file (one text per line), plain,
+            compressed or in a zip archive, with `::NAME` for one of several sheets, tables or files in it; a folder
             with one subfolder per class; a pandas or polars frame; a list of strings, pairs of strings or dicts; the
             tuple `(texts, labels)`; or an `Examples`, which is returned as it is.
         text, label, id: Column names; guessed if None.
@@ -67,7 +63,7 @@ def read(
             (data.multiple_choice; `text` is then the context and `text2` the question). Guessed by `guess_kind` if
             None.
         encoding: Encoding of a text file; detected if None.
-        delimiter: Delimiter of a CSV file; detected if None.
+        delimiter: Delimiter of a CSV file, which may have any suffix; detected if None.
         label_separator: Separator of several labels in one cell.
 
     Raises:
@@ -87,6 +83,7 @@ def read(
     columns = list(dict.fromkeys(column for _, row in numbered_rows for column in row))
     id_column = find_column(columns, id, ID_NAMES, "the id", name)
     table = [row for _, row in numbered_rows]
+    unread = columns_without_content(columns, table)
     in_memory = isinstance(table[0].get("text"), Choice)
     if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
         texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=label)
@@ -94,11 +91,11 @@ def read(
     else:
         label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
         if label_column is None and text2 is None:
-            label_column = _guessed_label(columns, table, text, id_column, name)
-        texts, text_columns = _texts(columns, table, cells, (text, text2), (label_column, id_column))
+            label_column = _guessed_label([c for c in columns if c not in unread], table, text, id_column, name)
+        texts, text_columns = _texts(columns, table, cells, (text, text2), (label_column, id_column, *unread))
         labels = None
         if label_column is not None and label_column not in text_columns:
-            label_values = [row.get(label_column) for row in table]
+            label_values = label_cells([row.get(label_column) for row in table], kind, cells)
             kind = "choice" if in_memory else kind or guess_kind(label_values, label_separator)
             labels = cells.labels(label_values, kind, label_separator)
             if labels is None and label is not None:
@@ -173,42 +170,15 @@ def source_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     path_list = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for path in path_list for file in _expand(path)]
     if not files:
-        raise UserError("no files to read texts from.", remedy=_FORMATS)
+        raise UserError("no files to read texts from.", remedy=KNOWN_FORMATS)
     return files
-
-
-def read_rows(
-    path: str | os.PathLike[str], *, text: str | None = None, text2: str | None = None, encoding: str | None = None
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """Stream the key and the text or pair of each row of a file, in constant memory; empty texts included.
-
-    Args:
-        path: The file.
-        text, text2: Text columns; guessed from the first rows if None.
-        encoding: Encoding; detected if None.
-
-    Yields:
-        {"id": …}, or without ids {"line": …} or {"row": …}, and the text or Pair.
-
-    Raises:
-        UserError: As for `read_texts`, and for a file without rows.
-    """
-    empty = True
-    for row in _text_rows(Path(path), text, text2, encoding):
-        empty = False
-        id_column = find_column(list(row.cells), None, ID_NAMES, "the id", str(path))
-        key: dict[str, Any] = {row.unit: row.number} if id_column is None else {"id": row.texts(id_column)[0]}
-        texts = row.texts(*row.text_columns)
-        yield key, Pair(*texts) if len(texts) == 2 else texts[0]
-    if empty:
-        raise UserError(_why_empty(path), where=str(path), remedy="Check that it is the right file: one text per row.")
 
 
 def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> Iterator[str]:
     empty = True
     for path in files:
-        for row in _text_rows(path, text, None, encoding):
-            for value in row.texts(*row.text_columns):
+        for row in text_rows(path, {"text": text}, encoding):
+            for value in row.texts:
                 if value and not value.isspace():
                     empty = False
                     yield value
@@ -220,41 +190,6 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
         )
 
 
-@dataclass(frozen=True)
-class _TextRow:
-    """A row, with the text column or the two columns of a pair."""
-
-    source: str
-    unit: Unit
-    number: int
-    cells: Mapping[str, Any]
-    text_columns: Sequence[str]
-
-    def texts(self, *columns: str) -> list[str]:
-        """The cells as texts. Raises UserError, with the location, for anything else."""
-        cells = Cells(self.source, self.unit, [self.number] * len(columns))
-        return cells.texts([self.cells.get(column) for column in columns])
-
-
-def _text_rows(path: Path, text: str | None, text2: str | None, encoding: str | None) -> Iterator[_TextRow]:
-    data_set = is_dataset(path)
-    unit: Unit = "row" if data_set else _unit(path)
-    rows_read = dataset_rows(path) if data_set else _file_rows(path, encoding, None, sniff_bytes=_SNIFF_BYTES)
-    head = list(islice(rows_read, 1))
-    if not head:
-        return
-    columns = list(head[0][1])
-    label, id_column = (find_column(columns, None, names, "", "") for names in (LABEL_NAMES, ID_NAMES))
-    named = text or text2 or find_column(columns, None, (*TEXT_COLUMNS, *LABEL_NAMES), "", "")
-    if not named and len(columns) > 1:
-        head += islice(rows_read, _SNIFF_ROWS - 1)
-        label = guess_label_column(columns, [row for _, row in head], id_column)
-    pair = find_pair_columns(columns, text, text2, (label, id_column), str(path))
-    text_columns = pair or [find_text_column(columns, text, (label, id_column), str(path))]
-    for number, row in chain(head, rows_read):
-        yield _TextRow(str(path), unit, number, row, text_columns)
-
-
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
     source = Path(path)
     if is_dataset(source):
@@ -264,9 +199,9 @@ def _expand(path: str | os.PathLike[str]) -> list[Path]:
             "this folder holds tokens, and not text.", where=str(source), remedy="Only pretrain reads them."
         )
     if source.is_dir():
-        files = [file for file in _visible_files(source) if format_of(file) in SUFFIXES]
+        files = [file for file in _visible_files(source) if format_of(file) in FOLDER_SUFFIXES]
         if not files:
-            raise UserError("the folder holds no file of text.", where=str(source), remedy=_FORMATS)
+            raise UserError("the folder holds no file of text.", where=str(source), remedy=KNOWN_FORMATS)
         return files
     if not source.exists() and glob.has_magic(str(source)):
         files = [file for name in sorted(glob.glob(str(source), recursive=True)) for file in _expand(name)]
@@ -274,8 +209,8 @@ def _expand(path: str | os.PathLike[str]) -> list[Path]:
             raise UserError("the pattern matches no file.", where=str(source))
         return files
     with explained(source):
-        source.open("rb").close()
-    return [source]
+        split_member(source)[0].open("rb").close()
+    return [located(source)]
 
 
 def _visible_files(folder: Path) -> list[Path]:
@@ -289,36 +224,17 @@ def _visible_files(folder: Path) -> list[Path]:
 def _all_rows(source: Any, encoding: str | None, delimiter: str | None) -> tuple[str, Unit, list[Row]]:
     """Name of the source, unit of its rows, and at least one row."""
     if _is_path(source):
-        path = Path(source)
-        name, unit, numbered_rows = str(path), _unit(path), list(_file_rows(path, encoding, delimiter))
+        path = located(Path(source))
+        name, unit = str(path), unit_of(path, delimiter)
+        numbered_rows = list(rows(path, encoding=encoding, delimiter=delimiter))
     else:
         name = "<frame>" if hasattr(source, "columns") else "<memory>"
         unit, numbered_rows = "row", list(_memory_rows(source))
     if not numbered_rows:
         remedy = "Check that it is the right file: one text per row, and a label beside each for training."
-        raise UserError(_why_empty(source), where=name, remedy=remedy)
+        why = why_empty(Path(source)) if _is_path(source) else "the data contains no text."
+        raise UserError(why, where=name, remedy=remedy)
     return name, unit, numbered_rows
-
-
-def _file_rows(
-    path: Path, encoding: str | None, delimiter: str | None, *, sniff_bytes: int | None = None
-) -> Iterator[Row]:
-    """Rows of a table, or lines of a .txt file as rows of one column."""
-    suffix = format_of(path)
-    if suffix not in SUFFIXES and delimiter is None:
-        with explained(path):
-            path.open("rb").close()
-        description = f"the suffix '{suffix}'" if suffix else "no suffix"
-        raise UserError(f"cannot tell the format of a file with {description}.", where=str(path), remedy=_FORMATS)
-    if suffix == ".txt" and delimiter is None:
-        return _line_rows(path, encoding, sniff_bytes)
-    return rows(path, encoding=encoding, delimiter=delimiter, sniff_bytes=sniff_bytes)
-
-
-def _line_rows(path: Path, encoding: str | None, sniff_bytes: int | None) -> Iterator[Row]:
-    for number, line in enumerate(lines(path, encoding=encoding, sniff_bytes=sniff_bytes), start=1):
-        if line.strip():
-            yield number, {"text": line.rstrip("\r\n")}
 
 
 def _memory_rows(source: Any) -> Iterator[Row]:
@@ -346,24 +262,12 @@ def _is_path(source: Any) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def _unit(path: Path) -> Unit:
-    return "row" if format_of(path) == ".parquet" else "line"
-
-
-def _why_empty(source: Any) -> str:
-    if not _is_path(source) or format_of(Path(source)) not in (".csv", ".tsv"):
-        return "the file contains no text."
-    with explained(Path(source)), open_binary(Path(source)) as file:
-        header = file.read(1 << 16).strip(b"\xef\xbb\xbf\xff\xfe\0\r\n\t ")
-    return "there is a header but no row below it." if header else "the file is empty."
-
-
 def _read_folder(folder: Path, encoding: str | None) -> Examples:
     """One class per subfolder, one text per file, both sorted."""
     classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     files = [(file, cls.name) for cls in classes for file in _visible_files(cls)]
     if not files:
-        raise UserError("the folder has no subfolders with files in them.", where=str(folder), remedy=_FORMATS)
+        raise UserError("the folder has no subfolders with files in them.", where=str(folder), remedy=KNOWN_FORMATS)
     texts = ["".join(lines(file, encoding=encoding)).rstrip("\r\n") for file, _ in files]
     return Examples(
         texts=texts,

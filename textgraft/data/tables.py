@@ -1,189 +1,140 @@
-"""Rows of CSV, TSV, JSON lines and Parquet files with the line each starts at."""
+"""Rows of files, by format: CSV, JSON, Parquet, Feather, Excel, SQLite and plain lines, with the location of each."""
 
 from __future__ import annotations
 
-import csv
-import json
-import shutil
-import tempfile
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
-from textgraft.data.text_files import COMPRESSED, explained, format_of, lines, open_binary, sniff
+from textgraft.data.column_files import arrow_rows, parquet_rows
+from textgraft.data.csv_files import csv_rows
+from textgraft.data.examples import Unit
+from textgraft.data.excel import excel_rows
+from textgraft.data.json_files import is_array, json_rows
+from textgraft.data.line_files import line_rows
+from textgraft.data.members import SEPARATOR, ZIP, chosen_table, format_of, is_in_zip, split_member, zip_names
+from textgraft.data.sqlite import sqlite_rows
+from textgraft.data.text_files import explained, open_binary, sniff
 
 Row = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """A format of characters, which have an encoding; `rows` takes it, and the delimiter of columns or None."""
+
+    rows: Callable[[Path, str, str | None], Iterator[Row]]
+
+    def read(self, path: Path, encoding: str | None, delimiter: str | None, sniff_bytes: int | None) -> Iterator[Row]:
+        """The rows; the encoding is detected from the first `sniff_bytes` if it is None."""
+        return self.rows(path, encoding or sniff(path, sniff_bytes), delimiter)
+
+
+@dataclass(frozen=True)
+class BinaryFormat:
+    """A format whose values have types."""
+
+    rows: Callable[[Path], Iterator[Row]]
+
+    def read(self, path: Path, encoding: str | None, delimiter: str | None, sniff_bytes: int | None) -> Iterator[Row]:
+        """The rows; what concerns text files is ignored."""
+        return self.rows(path)
+
+
+_CSV = TextFormat(csv_rows)
+_JSON = TextFormat(lambda path, encoding, _: json_rows(path, encoding))
+_EXCEL = BinaryFormat(excel_rows)
+_SQLITE = BinaryFormat(sqlite_rows)
+_ARROW = BinaryFormat(arrow_rows)
+FORMATS: Mapping[str, TextFormat | BinaryFormat] = {
+    ".csv": _CSV,
+    ".tsv": TextFormat(lambda path, encoding, delimiter: csv_rows(path, encoding, delimiter or "\t")),
+    ".jsonl": _JSON,
+    ".ndjson": _JSON,
+    ".json": _JSON,
+    ".parquet": BinaryFormat(parquet_rows),
+    ".feather": _ARROW,
+    ".arrow": _ARROW,
+    ".xlsx": _EXCEL,
+    ".xlsm": _EXCEL,
+    ".db": _SQLITE,
+    ".sqlite": _SQLITE,
+    ".sqlite3": _SQLITE,
+    ".txt": TextFormat(lambda path, encoding, _: line_rows(path, encoding)),
+}
+"""Readers of rows by the suffix of the file."""
+TABLE_SUFFIXES = tuple(suffix for suffix in FORMATS if suffix != ".txt")
+CSV_SUFFIXES = (".csv", ".tsv")
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-TABLE_SUFFIXES = (".csv", ".tsv", *JSON_SUFFIXES, ".parquet")
-_FIELD_LIMIT = 2**31 - 1  # the largest C long everywhere; csv's own limit is 131,072 characters a field
-_DELIMITERS = ",;\t|"
+FOLDER_SUFFIXES = (*CSV_SUFFIXES, *JSON_SUFFIXES, ".parquet", ".txt")
+"""Formats of the files that are read where a folder is named."""
+_OTHER_SHEETS = (".xls", ".xlsb", ".ods", ".numbers")
+"""Formats that are not read, of programs that can save .xlsx."""
+KNOWN_FORMATS = (
+    f"Formats: {', '.join(FORMATS)}, each also as .gz, .xz, .bz2, .zst or in a .zip, or a folder with one subfolder "
+    "per class."
+)
 
 
 def rows(
     path: Path, *, encoding: str | None = None, delimiter: str | None = None, sniff_bytes: int | None = None
 ) -> Iterator[Row]:
-    """Rows of a table as (line, {column: value}), one at a time, in constant memory.
+    """Rows of a file as (number, {column: value}), one at a time, in constant memory where the format allows it.
 
-    `line` is the 1-based physical line where the record starts (Parquet: the row; a JSON array: the element). CSV
-    values are strings, other formats keep their types.
+    The number counts from 1, in the unit that `unit_of` gives. CSV values are strings, other formats keep their types.
 
     Args:
-        path: The file.
-        encoding: Encoding; detected if None.
+        path: The file, or `located` in it.
+        encoding: Encoding of a text file; detected if None.
         delimiter: Delimiter; if given, any suffix is read as CSV.
         sniff_bytes: Bytes that decide the encoding; None for all.
 
     Raises:
-        UserError: There is a stray or unclosed quote, a row wider or narrower than the header, a line that is not a
-            JSON object, or a damaged file; with the line.
+        UserError: The format is unknown, or the file is damaged; with the line where there is one.
     """
+    if delimiter is not None and format_of(path) not in CSV_SUFFIXES:
+        return _CSV.read(path, encoding, delimiter, sniff_bytes)
+    return _format(path).read(path, encoding, delimiter, sniff_bytes)
+
+
+def unit_of(path: Path, delimiter: str | None = None) -> Unit:
+    """The unit of the numbers that `rows` gives: lines of text, rows, or items of a JSON array."""
+    if delimiter is None and isinstance(_format(path), BinaryFormat):
+        return "row"
+    return "item" if delimiter is None and format_of(path) in JSON_SUFFIXES and is_array(path) else "line"
+
+
+def located(path: Path) -> Path:
+    """The path, with the file to read in it where it is a zip archive: the only one that is a table, or a text.
+
+    Raises UserError for an archive without one, or with several.
+    """
+    if format_of(path) != ZIP or is_in_zip(path):
+        return path
+    file, _ = split_member(path)
+    with explained(file):
+        names = zip_names(file)
+    tables, texts = ([name for name in names if format_of(Path(name)) in some] for some in (TABLE_SUFFIXES, (".txt",)))
+    return Path(f"{file}{SEPARATOR}{chosen_table(path, None, names, tables or texts, 'table')}")
+
+
+def why_empty(path: Path) -> str:
+    """The reason why a file has no row."""
+    if format_of(located(path)) not in CSV_SUFFIXES:
+        return "the file contains no text."
+    with explained(path), open_binary(located(path)) as file:
+        header = file.read(1 << 16).strip(b"\xef\xbb\xbf\xff\xfe\0\r\n\t ")
+    return "there is a header but no row below it." if header else "the file is empty."
+
+
+def _format(path: Path) -> TextFormat | BinaryFormat:
     suffix = format_of(path)
-    if suffix == ".parquet" and delimiter is None:
-        return _parquet_rows(path)
-    encoding = encoding or sniff(path, sniff_bytes)
-    if suffix in JSON_SUFFIXES and delimiter is None:
-        return _json_rows(path, lines(path, encoding=encoding))
-    return _csv_rows(path, encoding, "\t" if delimiter is None and suffix == ".tsv" else delimiter)
-
-
-# CSV is read by Python's csv module in strict mode, not by DuckDB: on a field with both a line break and a stray
-# quote DuckDB (2.0) silently dropped the header or split the record, where csv reports the line.
-def _csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[Row]:
-    delimiter = delimiter or _sniff_delimiter(path, encoding)
-    quoting = csv.QUOTE_MINIMAL
-    if delimiter == "\t" and not _quotes_are_csv(path, encoding):
-        quoting = csv.QUOTE_NONE
-    records = _records(path, lines(path, encoding=encoding), delimiter, quoting)
-    _, header = next(records, (0, []))
-    names = [name for name in header if name.strip()]  # spreadsheets leave empty columns at the end
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
-        raise UserError(f"the header names {', '.join(map(repr, repeated))} twice.", where=f"{path} line 1")
-    for line, fields in records:
-        if len(fields) != len(header):
-            raise UserError(
-                f"{len(fields)} columns where the header has {len(header)}.",
-                where=f"{path} line {line}",
-                remedy=f"Put a text that contains {delimiter!r} in double quotes, or name the delimiter.",
-            )
-        yield line, dict(zip(header, fields))
-
-
-def _records(path: Path, physical: Iterator[str], delimiter: str, quoting: int) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line each starts at; blank lines are skipped."""
-    csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        reader = csv.reader(physical, delimiter=delimiter, quoting=quoting, strict=True)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise UserError(
-            f"the delimiter must be one character, not {delimiter!r}.",
-            where=str(path),
-            remedy="Use one character, or leave it out for detection.",
-        ) from error
-    while True:
-        start = reader.line_num + 1
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            unclosed = "end of data" in str(error)
-            end = "is never closed" if unclosed else f"goes wrong at line {reader.line_num} ({error})"
-            raise UserError(
-                f"a stray double quote: the quoted text that starts here {end}.",
-                where=f"{path} line {start}",
-                remedy='Write a quote inside a quoted text twice: "She said ""no"".".',
-            ) from error
-        if fields:
-            yield start, fields
-
-
-def _sniff_delimiter(path: Path, encoding: str) -> str:
-    """The delimiter (comma, semicolon, tab or bar) that splits the header into most columns."""
-    header = next(lines(path, encoding=encoding), "")
-    return max(_DELIMITERS, key=lambda d: len(next(csv.reader([header], delimiter=d), [])))
-
-
-def _quotes_are_csv(path: Path, encoding: str) -> bool:
-    """True if double quotes in a tab-separated file are CSV quoting.
-
-    Spreadsheets and pandas quote there, most published TSVs do not. Quotes are CSV where every name in the header is
-    quoted; else unless reading them so fails, changes the width or swallows line ends while reading without quoting
-    gives rows of equal width.
-    """
-    names = next(lines(path, encoding=encoding), "").rstrip("\r\n").split("\t")
-    if all(len(name) > 1 and name[0] == name[-1] == '"' for name in names):
-        return True
-
-    def is_rectangular(quoting: int) -> bool:
-        source = lines(path, encoding=encoding)
-        width = None
-        try:
-            for _, fields in _records(path, source, "\t", quoting):
-                width = width or len(fields)
-                if len(fields) != width or any("\n" in field for field in fields):
-                    return False
-        except UserError:
-            return False
-        return True
-
-    return is_rectangular(csv.QUOTE_MINIMAL) or not is_rectangular(csv.QUOTE_NONE)
-
-
-def _json_rows(path: Path, physical: Iterator[str]) -> Iterator[Row]:
-    first = True
-    for number, line in enumerate(physical, start=1):
-        if not line.strip():
-            continue
-        if first and line.lstrip().startswith("["):  # one array, not lines: it must be parsed whole
-            values = _parsed("".join(chain([line], physical)), path, number)
-            yield from ((i, _object(value, f"{path} element {i}")) for i, value in enumerate(values, start=1))
-            return
-        first = False
-        yield number, _object(_parsed(line.rstrip(), path, number), f"{path} line {number}")
-
-
-def _parsed(text: str, path: Path, line: int) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"not valid JSON ({error.msg}, column {error.colno}).",
-            where=f"{path} line {line + error.lineno - 1}",
-            remedy='Write one object per line: {"text": "…", "label": "…"}.',
-        ) from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits; very deep nesting
-        raise UserError(f"JSON that cannot be read ({error}).", where=f"{path} line {line}") from error
-
-
-def _object(value: Any, where: str) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    remedy = 'Write one object per line: {"text": "…", "label": "…"}.'
-    raise UserError(f"a JSON {type(value).__name__} where an object is expected.", where=where, remedy=remedy)
-
-
-def _parquet_rows(path: Path) -> Iterator[Row]:
-    if path.suffix.lower() in COMPRESSED:  # Parquet is read from its end, which needs a plain file
-        with tempfile.TemporaryDirectory() as folder:
-            plain = Path(folder) / "table.parquet"
-            with explained(path), open_binary(path) as source, plain.open("wb") as target:
-                shutil.copyfileobj(source, target)
-            yield from _parquet_rows(plain)
-        return
-    import duckdb
-
+    if suffix in FORMATS:
+        return FORMATS[suffix]
     with explained(path):
-        path.open("rb").close()
-    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
-        try:
-            result = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
-        except duckdb.Error as error:
-            raise UserError(f"not a Parquet file ({str(error).splitlines()[0]}).", where=str(path)) from error
-        names = [column[0] for column in result.description]
-        number = 0
-        while batch := result.fetchmany(1000):
-            for values in batch:
-                number += 1
-                yield number, dict(zip(names, values))
+        split_member(path)[0].open("rb").close()
+    description = f"the suffix '{suffix}'" if suffix else "no suffix"
+    remedy = "Save it as .xlsx or .csv." if suffix in _OTHER_SHEETS else KNOWN_FORMATS
+    raise UserError(f"cannot tell the format of a file with {description}.", where=str(path), remedy=remedy)

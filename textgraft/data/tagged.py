@@ -12,9 +12,9 @@ from textgraft.data.brat import brat_sentences, is_brat, read_brat
 from textgraft.data.conll import Illegal, Sentence, Tagged, checked, read_conll, sniff_columns, stream_sentences
 from textgraft.data.huggingface_datasets import class_names
 from textgraft.data.json_records import has_records, json_records, records
+from textgraft.data.members import format_of
 from textgraft.data.tag_json import ANY, Fields, JsonTags, examples
 from textgraft.data.tag_spans import SpanAlignment
-from textgraft.data.text_files import format_of
 
 _UNREADABLE = {
     ".spacy": ("this is spaCy's binary format.", "Write doc.to_json() of each document as a line of a .jsonl file."),

@@ -8,8 +8,10 @@ import difflib
 import gzip
 import io
 import lzma
-import re
+import shutil
+import tempfile
 import warnings
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +20,11 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.data.legacy_encodings import KNOWN, guess_encoding
+from textgraft.data.members import COMPRESSED, format_of, is_in_zip, open_in_zip, split_member
 
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _CHUNK = 1 << 20
-_SAMPLE_BYTES = 1 << 16  # bytes of undecodable lines passed to charset-normalizer: more is slower, not better
-_MIN_NON_ASCII = (
-    0.03,
-    8,
-)  # share and number of non-ASCII bytes below which a detected language is no evidence
-
+_SAMPLE_BYTES = 1 << 16  # bytes of undecodable lines that the guess is made from: more is slower, not better
 _BOMS = (  # the longer first: a UTF-32 mark begins with the UTF-16 one
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -34,23 +32,7 @@ _BOMS = (  # the longer first: a UTF-32 mark begins with the UTF-16 one
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_WESTERN = frozenset("àáâãäåæçèéêëìíîïñòóôõöøœùúûüßÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÑÒÓÔÕÖØŒÙÚÛÜ‘’‚“”„…–—•·€£§©®™°´«»¡¿½¼¾²×\u00a0")
-_NO_WORD = re.compile(r"\b[ÂÃÇËÎÏÑÕÜâãçëîïñõüß]\b")  # alone these are broken UTF-8, not a word of any language
-_LEGACY = (  # common legacy encodings, for every larger script
-    *("cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
-    *("cp874", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
-)
 _NAME_IT = "Name it with encoding=… (for example latin-1), or save the file as UTF-8."
-
-
-def format_of(path: Path) -> str:
-    """The suffix that decides the format, without the suffix of a compression.
-
-    >>> format_of(Path("reviews.CSV.gz"))
-    '.csv'
-    """
-    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
-    return name.suffix.lower()
 
 
 @contextmanager
@@ -59,12 +41,15 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        path = split_member(path)[0]
         if path.parent.is_dir():
             near = difflib.get_close_matches(path.name, sorted(p.name for p in path.parent.iterdir()), n=1)
             remedy = f"Did you mean '{near[0]}'?" if near else "Check the path."
         else:
             remedy = "The folder does not exist either."
         raise UserError("no such file or folder.", where=str(path), remedy=remedy) from error
+    except zipfile.BadZipFile as error:
+        raise UserError(f"not a zip archive, or a damaged one ({error}).", where=str(path)) from error
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise _damaged_error(path, error) from error
     except OSError as error:
@@ -85,30 +70,48 @@ def _damaged_error(path: Path, error: Exception) -> UserError:
 
 
 def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:
-    """Open `path` for reading bytes, decompressed if it ends in .gz, .xz, .bz2 or .zst.
+    """Open `path` for reading bytes, decompressed if it ends in .gz, .xz, .bz2 or .zst, or is in a zip archive.
 
     Raises UserError for .zst without a library for it.
     """
+    file = open_in_zip(path) if is_in_zip(path) else path
     suffix = path.suffix.lower()
     if suffix == ".gz":
-        return gzip.open(path, "rb")
+        return gzip.open(file, "rb")
     if suffix == ".xz":
-        return lzma.open(path, "rb")
+        return lzma.open(file, "rb")
     if suffix == ".bz2":
-        return bz2.open(path, "rb")
+        return bz2.open(file, "rb")
     if suffix == ".zst":
-        return _open_zstandard(path)
-    return path.open("rb")
+        return _open_zstandard(path, file)
+    return file.open("rb") if isinstance(file, Path) else file
 
 
-def _open_zstandard(path: Path) -> IO[bytes]:
+@contextmanager
+def plain_file(path: Path) -> Iterator[Path]:
+    """The file itself, or an unpacked copy for the time of the block: for formats that are not read from the start."""
+    file, _ = split_member(path)
+    with explained(path):
+        file.open("rb").close()
+    if not is_in_zip(path) and file.suffix.lower() not in COMPRESSED:
+        yield file
+        return
+    packed = path if is_in_zip(path) else file
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / f"table{format_of(path)}"
+        with explained(path), open_binary(packed) as source, plain.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        yield plain
+
+
+def _open_zstandard(path: Path, source: Path | IO[bytes]) -> IO[bytes]:
     # The module of Python 3.14 or its backport; unlike other bindings they detect truncated files.
     for name in ("compression.zstd", "backports.zstd"):
         try:
             zstd = import_module(name)
         except ImportError:
             continue
-        file: IO[bytes] = zstd.open(path, "rb")
+        file: IO[bytes] = zstd.open(source, "rb")
         return file
     remedy = "Install one (pip install 'textgraft[zstd]'), or unpack the file (zstd -d) and use the result."
     raise UserError("reading .zst needs a library.", where=str(path), remedy=remedy)
@@ -125,7 +128,7 @@ def lines(path: Path, *, encoding: str | None = None, sniff_bytes: int | None = 
     Raises:
         UserError: The file cannot be opened, decompressed or decoded, the last with line and byte.
     """
-    encoding = sniff(path, sniff_bytes) if encoding is None else _validate_encoding(encoding)
+    encoding = sniff(path, sniff_bytes) if encoding is None else validate_encoding(encoding)
     with explained(path), io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as text:
         try:
             yield from text
@@ -136,16 +139,15 @@ def lines(path: Path, *, encoding: str | None = None, sniff_bytes: int | None = 
 def sniff(path: Path, limit: int | None = None) -> str:
     """Detect the encoding from the first `limit` bytes (None: all): byte order mark, else UTF-8, else a guess.
 
-    A guess is announced by a warning and needs evidence: only Western European characters (Windows-1252), or a language
-    that charset-normalizer detects. Otherwise, and for UTF-8 with some damage, where a guess would garble the rest,
-    UserError is raised.
+    A guess is announced by a warning and needs evidence (data.legacy_encodings). Otherwise, and for UTF-8 with some
+    damage, where a guess would garble the rest, UserError is raised.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     seen = 0
     with explained(path), open_binary(path) as raw:
         while True:
             chunk = raw.read(_CHUNK)
-            if seen == 0 and (encoding := _encoding_from_bom(chunk)):
+            if seen == 0 and (encoding := encoding_from_start(chunk)):
                 return encoding
             seen += len(chunk)
             try:
@@ -157,11 +159,10 @@ def sniff(path: Path, limit: int | None = None) -> str:
     return _guess(path)
 
 
-def _encoding_from_bom(head: bytes) -> str | None:
-    """UTF-16 or UTF-32 by byte order mark, UTF-16 without one by the positions of its zero bytes."""
-    for bom, name in _BOMS:
-        if head.startswith(bom):
-            return name
+def encoding_from_start(head: bytes) -> str | None:
+    """UTF-8, UTF-16 or UTF-32 by byte order mark, UTF-16 without one by the positions of its zero bytes."""
+    if (marked := next((name for bom, name in _BOMS if head.startswith(bom)), None)) is not None:
+        return marked
     start = head[:4096]
     even, odd = start[0::2].count(0), start[1::2].count(0)
     if len(start) >= 4 and max(even, odd) > 0.3 * len(start) / 2 and min(even, odd) < 0.05 * len(start) / 2:
@@ -175,29 +176,11 @@ def _guess(path: Path) -> str:
     bad = text.count("\ufffd")
     if sum(not c.isascii() for c in text) - bad > bad:
         _raise_undecodable(path, "utf-8")
-    encoding = "cp1252" if _looks_western(sample) else _detected_encoding(sample)
+    encoding = guess_encoding(sample)
     if encoding is None:
         _raise_undecodable(path, "utf-8")
     warnings.warn(f"{path} is not UTF-8 and was read as {encoding}. {_NAME_IT}", stacklevel=2)
     return encoding
-
-
-def _looks_western(sample: bytes) -> bool:
-    try:
-        text = sample.decode("cp1252")
-    except UnicodeDecodeError:
-        return False
-    return all(c.isascii() or c in _WESTERN for c in text) and not _NO_WORD.search(text)
-
-
-def _detected_encoding(sample: bytes) -> str | None:
-    from charset_normalizer import from_bytes
-
-    share, count = _MIN_NON_ASCII
-    if sum(byte > 127 for byte in sample) < max(count, share * len(sample)):
-        return None  # the detected language would be that of the ASCII around a few broken bytes
-    best = from_bytes(sample, cp_isolation=list(_LEGACY)).best()
-    return best.encoding if best is not None and best.coherence > 0 else None
 
 
 def _non_ascii_lines(path: Path) -> bytes:
@@ -210,11 +193,12 @@ def _non_ascii_lines(path: Path) -> bytes:
     return bytes(sample)
 
 
-def _validate_encoding(encoding: str) -> str:
+def validate_encoding(encoding: str) -> str:
+    """The name that Python has for an encoding, with its byte order mark. Raises UserError for an unknown one."""
     try:
         info = codecs.lookup(encoding)
     except LookupError as error:
-        remedy = did_you_mean(encoding, ("utf-8", "utf-16", "latin-1", *_LEGACY))
+        remedy = did_you_mean(encoding, KNOWN)
         raise UserError(f"unknown encoding '{encoding}'.", remedy=remedy) from error
     return "utf-8-sig" if info.name == "utf-8" else info.name
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
-from textgraft.data.text_files import COMPRESSED, explained
+from textgraft.data.members import COMPRESSED
+from textgraft.data.text_files import explained
 from textgraft.word_embeddings.lines import WordDecoder, limited, sound
 from textgraft.word_embeddings.subwords import ComposedRows, Subwords
 from textgraft.word_embeddings.word_vectors import VectorStream, WordVectors

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.text_files import COMPRESSED, explained, open_binary
+from textgraft.data.members import COMPRESSED
+from textgraft.data.text_files import explained, open_binary
 from textgraft.models import model_folder
 from textgraft.word_embeddings import fasttext_binary, folder, glove_text, word2vec_binary, word2vec_text
 from textgraft.word_embeddings.lines import Errors, WordDecoder, first_line

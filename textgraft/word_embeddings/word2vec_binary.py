@@ -11,7 +11,8 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import writing_atomically
-from textgraft.data.text_files import COMPRESSED, explained, open_binary
+from textgraft.data.members import COMPRESSED
+from textgraft.data.text_files import explained, open_binary
 from textgraft.word_embeddings.lines import WordDecoder, limited, sound
 from textgraft.word_embeddings.word2vec_text import parse_header
 from textgraft.word_embeddings.word_vectors import Block, VectorStream

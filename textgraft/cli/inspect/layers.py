@@ -82,10 +82,10 @@ def layers(
 
 def _examples(path: Path, columns: dict[str, Any]) -> Tagged | Examples:
     """Return labelled texts from a table or a folder of classes, else tagged sentences."""
-    from textgraft.data.tables import TABLE_SUFFIXES
+    from textgraft.data.members import format_of
+    from textgraft.data.tables import TABLE_SUFFIXES, located
     from textgraft.data.tagged import read_tagged
-    from textgraft.data.text_files import format_of
 
-    if path.is_dir() or format_of(path) in TABLE_SUFFIXES:
+    if path.is_dir() or format_of(located(path)) in TABLE_SUFFIXES:
         return o.read_file(path, **columns)
     return read_tagged(path)

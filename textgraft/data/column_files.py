@@ -1,0 +1,73 @@
+"""Files that store tables by column: Parquet, and Feather or Arrow (extra `[arrow]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from textgraft.core.errors import UserError
+from textgraft.data.text_files import plain_file
+
+_BATCH_ROWS = 1000
+
+
+def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a Parquet file as (row, {column: value}). Raises UserError for another or damaged file."""
+    import duckdb
+
+    with plain_file(path) as plain, duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
+        try:
+            result = connection.execute("SELECT * FROM read_parquet(?)", [str(plain)])
+        except duckdb.Error as error:
+            raise UserError(f"not a Parquet file ({str(error).splitlines()[0]}).", where=str(path)) from error
+        names = [column[0] for column in result.description]
+        number = 0
+        while batch := result.fetchmany(_BATCH_ROWS):
+            for values in batch:
+                number += 1
+                yield number, dict(zip(names, values))
+
+
+def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a Feather file (version 1 or 2) or an Arrow stream as (row, {column: value}).
+
+    Raises UserError for another or damaged file, or where pyarrow is missing.
+    """
+    try:
+        pyarrow: Any = import_module("pyarrow")
+        feather: Any = import_module("pyarrow.feather")
+    except ImportError as error:
+        remedy = "Install it (pip install 'textgraft[arrow]'), or save the table as Parquet, which needs no package."
+        raise UserError("reading Feather files needs the package pyarrow.", where=str(path), remedy=remedy) from error
+    number = 0
+    with plain_file(path) as plain:
+        try:
+            for batch in _batches(plain, pyarrow, feather):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"not a Feather file, or a damaged one ({reason}).", where=str(path)) from error
+
+
+def _batches(path: Path, pyarrow: Any, feather: Any) -> Iterator[Any]:
+    """Batches of at most `_BATCH_ROWS` rows, from the file as it is mapped into memory."""
+    with path.open("rb") as file:
+        start = file.read(6)
+    if start == b"ARROW1":
+        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_file(source) as reader:
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+            yield from _sliced(batches)
+    elif start[:4] == b"FEA1":
+        yield from feather.read_table(str(path)).to_batches(max_chunksize=_BATCH_ROWS)
+    else:
+        with pyarrow.memory_map(str(path)) as source, pyarrow.ipc.open_stream(source) as reader:
+            yield from _sliced(reader)
+
+
+def _sliced(batches: Any) -> Iterator[Any]:
+    for batch in batches:
+        yield from (batch.slice(at, _BATCH_ROWS) for at in range(0, batch.num_rows, _BATCH_ROWS))

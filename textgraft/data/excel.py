@@ -1,0 +1,84 @@
+"""Sheets of Excel workbooks (.xlsx), by openpyxl (extra `[excel]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from textgraft.core.errors import UserError
+from textgraft.data.headers import Header
+from textgraft.data.members import chosen_table, is_in_zip, split_member
+from textgraft.data.text_files import plain_file
+
+
+def excel_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows of a sheet as (row, {column: value}); the first row with something in it names the columns.
+
+    Formulas give the value that Excel saved with them.
+
+    Args:
+        path: The file, as book.xlsx::Sheet2 for one of several sheets that are not empty.
+
+    Raises:
+        UserError: openpyxl is missing, the file is no workbook or has a password, or the sheet is not there or unclear.
+    """
+    file, wanted = split_member(path)
+    with _workbook(path) as workbook, _as_user_errors(file):
+        sheets = {sheet.title: sheet for sheet in workbook.worksheets}
+        filled = [name for name, sheet in sheets.items() if sheet.sheet_state == "visible" and _has_cells(sheet)]
+        name = chosen_table(path, None if is_in_zip(path) else wanted, list(sheets), filled, "sheet")
+        header = None
+        for number, cells in enumerate(_cells(sheets[name]), start=1):
+            if all(cell is None for cell in cells):
+                continue
+            if header is None:
+                header = Header(["" if cell is None else str(cell) for cell in cells], f"{path} row {number}")
+                continue
+            values = [*cells, *[None] * (header.width - len(cells))]
+            yield number, header.row(number, values)
+        if header is not None:
+            header.warn_of_values_without_name()
+
+
+def _cells(sheet: Any) -> Iterator[tuple[Any, ...]]:
+    sheet.reset_dimensions()  # some programs write a wrong size, and openpyxl would believe it
+    rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(values_only=True)
+    return rows
+
+
+def _has_cells(sheet: Any) -> bool:
+    return any(cell is not None for row in _cells(sheet) for cell in row)
+
+
+@contextmanager
+def _workbook(path: Path) -> Iterator[Any]:
+    try:
+        openpyxl = import_module("openpyxl")
+    except ImportError as error:
+        remedy = "Install it (pip install 'textgraft[excel]'), or save the sheet as CSV."
+        raise UserError("reading .xlsx needs the package openpyxl.", where=str(path), remedy=remedy) from error
+    with plain_file(path) as plain:
+        with _as_user_errors(path):
+            workbook = openpyxl.load_workbook(plain, read_only=True, data_only=True)
+        try:
+            yield workbook
+        finally:
+            workbook.close()
+
+
+@contextmanager
+def _as_user_errors(path: Path) -> Iterator[None]:
+    """Convert errors of openpyxl, which has none of its own for damaged files, to UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip("'\" ") or type(error).__name__).splitlines()[0]
+        remedy = "If it opens in Excel, save it again as .xlsx, without a password, or as CSV."
+        raise UserError(
+            f"not an Excel workbook that can be read ({reason}).", where=str(path), remedy=remedy
+        ) from error
