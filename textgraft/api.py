@@ -13,6 +13,7 @@ import numpy as np
 from textgraft.core.memory import mmap_large_blocks, release_free_memory
 from textgraft.data.examples import each_text
 from textgraft.data.readers import read
+from textgraft.data.unlabelled import labelled_only
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
@@ -47,7 +48,7 @@ def predict(
 def evaluate(
     model: Classifier | str | Path, data: Any, *, precision: str = "auto", device: str = "cpu", **columns: Any
 ) -> dict[str, Any]:
-    """Evaluate a classifier on labelled texts (Classifier.evaluate).
+    """Evaluate a classifier on labelled texts (Classifier.evaluate); texts without a label are left out.
 
     Args:
         model: As in `predict`.
@@ -60,9 +61,9 @@ def evaluate(
         UserError: A label did not occur in training, or as `predict`.
     """
     classifier = as_classifier(model, precision=precision, device=device)
-    if classifier.reads == "choices":
-        columns = {"kind": "choice", **columns}
-    return classifier.evaluate(read(data, **columns))
+    if not classifier.labels.target.has_sets:
+        columns = {"kind": classifier.labels.kind, **columns}
+    return classifier.evaluate(labelled_only(read(data, **columns)))
 
 
 def embed(

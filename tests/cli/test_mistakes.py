@@ -59,7 +59,6 @@ UNREADABLE = {
 UNLEARNABLE = {
     "one row": ("text,label\ngood film,pos\n", ["every label is 'pos'", "add examples of another"]),
     "one class": ("text,label\ngood,pos\nfine,pos\n", ["every label is 'pos'", "add examples of another"]),
-    "NaN labels": (GOOD + "none,\nnone,NaN\n", [" line 14", "the label is missing (2 texts have none)", "Fill it in"]),
     "no labels": ("text\ngood\nbad\n", ["there are no labels to learn from", "--label"]),
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from textgraft.data.checks import check, has_errors, render, to_json
+from textgraft.data.checks import check, has_errors, refusing_missing_labels, render, to_json
 from textgraft.data.examples import Examples
 from textgraft.data.readers import read
 
@@ -33,7 +33,7 @@ def test_clean_data_has_no_problem() -> None:
     ("texts", "labels", "name", "severity", "rows"),
     [
         (["", " \n"], None, "empty-text", "warning", (13, 14)),
-        (["one", "two"], [None, float("nan")], "missing-label", "error", (13, 14)),
+        (["one", "two"], [None, float("nan")], "missing-label", "warning", (13, 14)),
         (["same", "other", "same"], None, "duplicate", "warning", (15,)),
         (["Same  text", "same TEXT\n"], None, "near-duplicate", "note", (14,)),
         (["It is good", "it is  good"], ["pos", "neg"], "conflicting-labels", "warning", (13, 14)),
@@ -119,7 +119,7 @@ def test_labels_of_the_validation_set_must_be_known_and_there() -> None:
     valid = read((["one", "two", "three"], ["pos", "poss", None]))
     assert found(check(labelled([]), valid=valid)) == {
         "unseen-label": ("error", (2,)),
-        "missing-label": ("error", (3,)),
+        "missing-label": ("warning", (3,)),
     }
     problems = check(labelled([]), valid=read(["one"]), test=read(["two"]))
     assert [p.name for p in problems] == ["no-labels", "no-labels"]
@@ -129,7 +129,7 @@ def test_labels_of_the_test_set_must_be_known_and_there() -> None:
     test = read((["one", "two", "three"], ["pos", "poss", None]))
     assert found(check(labelled([]), test=test)) == {
         "unseen-label": ("error", (2,)),
-        "missing-label": ("error", (3,)),
+        "missing-label": ("warning", (3,)),
     }
     assert found(check(labelled([]), test=read(["one"])))["no-labels"][0] == "error"
 
@@ -140,7 +140,7 @@ def test_several_labels_and_numbers_are_checked_as_such() -> None:
     assert found(check(read((texts, sets)))) == {"rare-class": ("warning", (21,))}
     twice = read((["same", "same", "x"], [["a", "b"], ["b", "a"], []]))
     assert "conflicting-labels" not in found(check(twice))
-    assert found(check(read((["a", "b", "c"], [0.5, 1.5, None])))) == {"missing-label": ("error", (3,))}
+    assert found(check(read((["a", "b", "c"], [0.5, 1.5, None])))) == {"missing-label": ("warning", (3,))}
 
 
 def test_tokens_beyond_the_limit_are_told_as_a_share() -> None:
@@ -155,10 +155,13 @@ def test_errors_come_first_and_lines_are_those_of_the_file(tmp_path: Path) -> No
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"<p>\n\nfine</p>",pos\nbad,neg\nlost,\n')
     problems = check(read(path), rare=1)
-    assert [p.severity for p in problems] == ["error", "note"]
+    assert [p.severity for p in problems] == ["warning", "note"]
     assert [p.lines for p in problems] == [(6,), (2,)]
-    assert has_errors(problems)
-    assert not has_errors(problems[1:])
+    assert not has_errors(problems)
+    refused = refusing_missing_labels(problems[::-1])
+    assert [p.severity for p in refused] == ["error", "note"]
+    assert has_errors(refused)
+    assert not has_errors(refused[1:])
     assert json.loads(json.dumps(to_json(problems)))[0]["name"] == "missing-label"
 
 

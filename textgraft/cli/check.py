@@ -27,6 +27,7 @@ def check(
     id: o.IdColumn = None,
     kind: o.Kind = None,
     label_separator: o.LabelSeparator = None,
+    strict: o.Strict = False,
     encoding: o.Encoding = None,
     delimiter: o.Delimiter = None,
     as_json: o.AsJson = False,
@@ -41,7 +42,7 @@ def check(
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     files = {"training": file, "validation": valid, "test": test}
-    parts = {name: o.read_file(path, **columns) for name, path in files.items() if path is not None}
+    parts = o.read_parts(files, **columns)
     if unlabelled is not None:
         parts["unlabelled"] = o.read_file(unlabelled, text=text, encoding=encoding)
     problems = checks.check(
@@ -50,6 +51,8 @@ def check(
         test=parts.get("test"),
         unlabelled=parts.get("unlabelled"),
     )
+    if strict:
+        problems = checks.refusing_missing_labels(problems)
     overview_of = {name: overviews.overview(part) for name, part in parts.items()}
     failed = checks.has_errors(problems)
     if as_json:

@@ -60,6 +60,7 @@ def compare(
     id: o.IdColumn = None,
     kind: o.Kind = None,
     label_separator: o.LabelSeparator = None,
+    strict: o.Strict = False,
     encoding: o.Encoding = None,
     delimiter: o.Delimiter = None,
     quiet: o.Quiet = False,
@@ -92,8 +93,8 @@ def compare(
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     parts = o.read_parts({"train": train, "test": test}, **columns)
-    examples, test_examples = parts["train"], parts.get("test")
-    pool = o.read_pool(unlabelled, encoding=encoding)
+    texts = o.read_pool(unlabelled, encoding=encoding)
+    labelled, pool = o.labelled_parts(parts, texts, strict=strict)
     options = MethodOptions(
         model=model,
         recipe=recipe,
@@ -106,14 +107,16 @@ def compare(
         show=not quiet,
     )
     problems = check(
-        examples, test=test_examples, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None
+        parts["train"],
+        test=parts.get("test"),
+        unlabelled=Examples(texts, source="the unlabelled texts") if texts else None,
     )
     print_problems(problems, errors_only=quiet)
     with resumable(out):
         results = compare(
-            examples,
+            labelled["train"],
             out,
-            test=test_examples,
+            test=labelled.get("test"),
             unlabelled=pool,
             methods=_listed(methods),
             labels=_listed(labels),

@@ -104,6 +104,7 @@ def finetune(
     id: o.IdColumn = None,
     kind: o.Kind = None,
     label_separator: o.LabelSeparator = None,
+    strict: o.Strict = False,
     encoding: o.Encoding = None,
     delimiter: o.Delimiter = None,
     overwrite: o.Overwrite = False,
@@ -123,6 +124,7 @@ def finetune(
     from textgraft.tasks.classification.finetune_options import FinetuneOptions
     from textgraft.tasks.classification.preflight import validate_finetune
     from textgraft.tasks.classification.sources import adapted_path
+    from textgraft.tasks.language_modeling.adapt import enough_to_adapt
     from textgraft.training.recipes import load_recipe
     from textgraft.training.settings import Settings
 
@@ -144,13 +146,14 @@ def finetune(
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
-    examples = o.read_parts({"train": train, "valid": valid, "test": test}, **columns)
-    pool = o.read_pool(unlabelled, encoding=encoding)
+    parts = o.read_parts({"train": train, "valid": valid, "test": test}, **columns)
+    texts = o.read_pool(unlabelled, encoding=encoding)
+    examples, pool = o.labelled_parts(parts, texts, strict=strict)
     model = model or options.default_model(examples["train"])
     held_out = [part for name, part in examples.items() if name != "train"]
     models = validate_finetune(examples["train"], model=model, held_out=held_out, options=options)
-    problems = _data_problems(examples, pool, quiet)
-    if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
+    problems = _data_problems(parts, texts, quiet)
+    if pool and adapt_first and (texts or enough_to_adapt(pool)) and load_recipe(options.language_recipe).adapt.phases:
         adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
         options = replace(options, adapt=adapt_settings)
     with resumable(out, *(adapted_path(out, name, models) for name in models)):

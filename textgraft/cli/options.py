@@ -95,7 +95,12 @@ SecondColumn = Annotated[
 ]
 LabelColumn = Annotated[
     str | None,
-    typer.Option("--label", "--label-column", help="The column of the labels; else inferred.", rich_help_panel=DATA),
+    typer.Option(
+        "--label",
+        "--label-column",
+        help="The column of the labels, or a column of 0 and 1 for each label, as in a,b,c; else inferred.",
+        rich_help_panel=DATA,
+    ),
 ]
 IdColumn = Annotated[
     str | None, typer.Option("--id", "--id-column", help="The column of the ids; else inferred.", rich_help_panel=DATA)
@@ -108,6 +113,14 @@ LabelSeparator = Annotated[
     str | None,
     typer.Option(
         "--label-separator", help='The separator of several labels in one cell, as in "a|b".', rich_help_panel=DATA
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse rows without a label, which are else unlabelled text, and left out of a test set.",
+        rich_help_panel=DATA,
     ),
 ]
 Encoding = Annotated[
@@ -126,8 +139,36 @@ def read_file(path: Path, **columns: Any) -> Examples:
 
 
 def read_parts(paths: Mapping[str, Path | None], **columns: Any) -> dict[str, Examples]:
-    """Return the examples of each part of the data that has a path, by name."""
-    return {name: read_file(path, **columns) for name, path in paths.items() if path is not None}
+    """Return the examples of each part of the data that has a path, by name; the others read as the first."""
+    from textgraft.data.held_out import read_held_out
+
+    given = {name: value for name, value in columns.items() if value is not None}
+    parts: dict[str, Examples] = {}
+    for name, path in paths.items():
+        if path is not None:
+            first = next(iter(parts.values()), None)
+            parts[name] = read_file(path, **given) if first is None else read_held_out(path, first, **given)
+    return parts
+
+
+def labelled_parts(
+    parts: Mapping[str, Examples], pool: list[str] | None, *, strict: bool
+) -> tuple[dict[str, Examples], list[str] | None]:
+    """Return the parts without the examples that have no label, and the pool with those of the first part.
+
+    Raises UserError for the first of them if `strict`.
+    """
+    from textgraft.data.labels import validate_labelled
+    from textgraft.data.unlabelled import split_unlabelled
+
+    labelled: dict[str, Examples] = {}
+    for index, (name, part) in enumerate(parts.items()):
+        if strict:
+            validate_labelled(part)
+        labelled[name], texts = split_unlabelled(part)
+        if texts and index == 0:
+            pool = [*(pool or ()), *texts]
+    return labelled, pool
 
 
 def read_pool(paths: list[Path] | None, *, text: str | None = None, encoding: str | None = None) -> list[str] | None:

@@ -28,9 +28,11 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
 from textgraft.data.checks import check, to_json
 from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
+from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import Labels, kind_of_texts
-from textgraft.data.readers import read, read_optional
+from textgraft.data.readers import read
 from textgraft.data.splits import nested_order, stratified_split
+from textgraft.data.unlabelled import labelled_only, with_unlabelled
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
@@ -86,7 +88,7 @@ def compare(
     the predictions: a tensor (N, C) or (N,) for each training, in the order of the test texts.
 
     Args:
-        train: Labelled texts, as `textgraft.read` takes them.
+        train: Labelled texts, as `textgraft.read` takes them. Those without a label are used as unlabelled texts.
         out: Folder to write; it must not exist.
         test: Labelled texts to measure on (None: a stratified fifth of `train`, split off first).
         unlabelled: Texts for the methods that use unlabelled text. They use these and nothing else, once; that time is
@@ -109,7 +111,8 @@ def compare(
     out, options = Path(out), options or MethodOptions()
     validate_new_path(out)
     validate_not_single_text(unlabelled, name="unlabelled")
-    train, test = read(train), read_optional(test)
+    train, unlabelled = with_unlabelled(read(train), unlabelled)
+    test = None if test is None else labelled_only(read_held_out(test, train))
     plan = _plan(train, test, unlabelled, labels, options.sample_seeds)
     options = replace(options, kind=kind_of_texts(train, plan.labels), default_models=default_models_for(train.texts))
     names = chosen_methods(methods, kind=plan.labels.kind, pool=len(plan.pool))

@@ -10,6 +10,7 @@ from typing import Any
 
 from textgraft.data.columns import Cells
 from textgraft.data.examples import TargetKind, is_missing
+from textgraft.data.targets import TARGETS
 
 _WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0+)?")
 _INDEX = re.compile(r"|index|unnamed: \d+", re.IGNORECASE)
@@ -46,14 +47,14 @@ def label_cells(values: Sequence[Any], kind: TargetKind | None, cells: Cells) ->
         cells: Locations of the rows, for errors.
 
     Returns:
-        For "numeric" numbers where a string was one; else strings without surrounding spaces, and without decimals
+        For a quantity numbers where a string was one; else strings without surrounding spaces, and without decimals
         where all are whole numbers.
 
     Raises:
         UserError: Numbers have two readings, such as 1,234, or no common one.
     """
     trimmed = [value.strip() if type(value) is str else value for value in values]
-    if kind == "numeric":
+    if kind is not None and not TARGETS[kind].has_classes:
         return _numbers(trimmed, cells)
     whole = {value: _WHOLE.fullmatch(value) for value in trimmed if type(value) is str and not _is_blank(value)}
     if not all(whole.values()):

@@ -6,16 +6,17 @@ import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.examples import Examples
+from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import missing_labels
 from textgraft.data.readers import read
-from textgraft.data.targets import target_of
+from textgraft.data.targets import label_names, target_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,8 +87,10 @@ def check(
     """
     problems: list[Problem] = []
     train = read(train)
-    sources = {"training": train, "validation": valid, "test": test, "unlabelled": unlabelled}
-    parts = {name: read(part) for name, part in sources.items() if part is not None}
+    parts = {"training": train}
+    parts |= {k: read_held_out(part, train) for k, part in (("validation", valid), ("test", test)) if part is not None}
+    if unlabelled is not None:
+        parts["unlabelled"] = read(unlabelled)
     for part in parts.values():
         problems += _check_texts(part, max_characters)
         if count_tokens is not None:
@@ -97,17 +100,27 @@ def check(
     keys = {name: [_folded_digest(text) for text in part.texts] for name, part in parts.items()}
     for name, part in parts.items():
         problems += _check_duplicates(part, keys[name])
+    seen = {name: set(digests) for name, digests in keys.items()}
+    if missing := set(missing_labels(train)):  # they are unlabelled texts
+        seen["training"] = {digest for i, digest in enumerate(keys["training"]) if i not in missing}
+        seen["unlabelled"] = seen.get("unlabelled", set()) | {keys["training"][i] for i in missing}
     for name, held_out in parts.items():
         if name in TRAINING_PARTS:
             problems += _check_held_out_labels(train, held_out)
-            for other in (other for other in TRAINING_PARTS[name] if other in parts):
-                problems += _check_leak(held_out, name, keys[name], seen=set(keys[other]), where=other)
+            for other in (other for other in TRAINING_PARTS[name] if other in seen):
+                problems += _check_leak(held_out, name, keys[name], seen=seen[other], where=other)
     return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
 def has_errors(problems: Iterable[Problem]) -> bool:
     """True if any problem is an error."""
     return any(problem.severity == "error" for problem in problems)
+
+
+def refusing_missing_labels(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems, worst first, with missing labels as errors."""
+    raised = [replace(p, severity="error") if p.name == "missing-label" else p for p in problems]
+    return sorted(raised, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
 def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
@@ -224,14 +237,14 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         yield _problem("error", "no-labels", "there are no labels to learn from.", part, remedy=remedy)
         return
     if missing := missing_labels(part):
-        message = f"{_texts(len(missing))} without a label."
-        yield _problem("error", "missing-label", message, part, missing, "Fill it in, or take the rows out.")
+        message = f"{_texts(len(missing))} without a label, to be used as unlabelled text."
+        yield _problem("warning", "missing-label", message, part, missing, _remedy_of_missing(part))
     gaps = set(missing)
     if not target_of(part).has_classes:
         if len({y for i, y in enumerate(part.labels) if i not in gaps}) < 2:
             yield _problem("error", "one-class", "all labels are the same number.", part)
         return
-    sets = [_names(y) for y in part.labels]
+    sets = [label_names(y) for y in part.labels]
     counts = Counter(name for names in sets for name in names)
     constant = all(len(names) == len(counts) for i, names in enumerate(sets) if i not in gaps)
     if constant:
@@ -254,18 +267,20 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
 
 
 def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]:
-    if train.labels is None or not target_of(train).has_classes:
+    if train.labels is None:
         return
     if test.labels is None:
         yield _problem("error", "no-labels", "there are no labels to measure against.", test)
         return
     if missing := missing_labels(test):
-        message = f"{_texts(len(missing))} without a label."
-        yield _problem("error", "missing-label", message, test, missing, "Fill it in, or take the rows out.")
-    training_labels = {name for y in train.labels for name in _names(y)}
-    unseen = [i for i, y in enumerate(test.labels) if not training_labels.issuperset(_names(y))]
+        message = f"{_texts(len(missing))} without a label, to be left out."
+        yield _problem("warning", "missing-label", message, test, missing, _remedy_of_missing(test))
+    if not target_of(train).has_classes:
+        return
+    training_labels = {name for y in train.labels for name in label_names(y)}
+    unseen = [i for i, y in enumerate(test.labels) if not training_labels.issuperset(label_names(y))]
     if unseen:
-        names = sorted({name for i in unseen for name in _names(test.labels[i])} - training_labels)
+        names = sorted({name for i in unseen for name in label_names(test.labels[i])} - training_labels)
         message = f"{_texts(len(unseen))} with a label that is not in training: {_listed(names)}."
         yield _problem("error", "unseen-label", message, test, unseen, "Correct the label, or train on it too.")
 
@@ -273,6 +288,7 @@ def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]
 def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
     """Repeated texts, exact or up to case and white space, and repeated texts with contradicting labels."""
     groups: dict[bytes, list[int]] = defaultdict(list)
+    missing = set(missing_labels(part))
     for index, digest in enumerate(digests):
         if digest:
             groups[digest].append(index)
@@ -280,7 +296,7 @@ def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Prob
     near: list[int] = []
     conflicting: list[int] = []
     for members in (group for group in groups.values() if len(group) > 1):
-        if part.labels is not None and len({_label_key(part.labels[i]) for i in members}) > 1:
+        if part.labels is not None and len({_label_key(part.labels[i]) for i in members if i not in missing}) > 1:
             conflicting += members
         seen = {part.texts[members[0]]}
         for index in members[1:]:
@@ -336,10 +352,10 @@ def _folded_digest(text: str) -> bytes:
     return hashlib.blake2b(folded.encode("utf-8", "replace"), digest_size=16).digest() if folded else b""
 
 
-def _names(label: Any) -> tuple[str, ...]:
-    if isinstance(label, tuple):
-        return label
-    return (str(label),) if label != "" else ()
+def _remedy_of_missing(part: Examples) -> str:
+    if target_of(part).has_sets:
+        return "Write [] for a text that has none of the labels; else fill it in, or take the rows out."
+    return "Fill it in, or take the rows out."
 
 
 def _label_key(label: Any) -> Any:

@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Choice, Label, Pair, TargetKind, is_missing
+from textgraft.data.label_cells import is_list, is_no_label
+from textgraft.data.label_kinds import kind_of_whole_numbers
 
 TEXT_NAMES = (
     *(
@@ -58,7 +59,7 @@ LABEL_NAMES = (
         "tag",
         "tags",
     ),
-    *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label"),
+    *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label", "cats"),
 )
 PAIR_NAMES = (
     ("premise", "hypothesis"),
@@ -69,7 +70,6 @@ PAIR_NAMES = (
 )
 """Names, in lower case, of the two columns of a pair of texts."""
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
-_MOST_NUMBER_CLASSES = 20
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -186,28 +186,39 @@ def guess_label_column(columns: Sequence[str], table: Sequence[Mapping[str, Any]
     return None
 
 
-def guess_kind(values: Sequence[Any], separator: str | None = None) -> TargetKind:
+def guess_kind(values: Sequence[Any], name: str = "") -> TargetKind:
     """The kind of target that label values suggest.
 
     Args:
         values: One value per text.
-        separator: Separator of several labels in one string.
+        name: Name of their column.
 
     Returns:
-        "multi" for lists, or with a `separator`; "numeric" for numbers, except at most 20 distinct whole ones (0/1, one
-        to five stars), which are class names; else "single".
+        "multi" for lists; for whole numbers that of `kind_of_whole_numbers`; "numeric" for other numbers; else
+        "single".
 
     >>> guess_kind(["pos", "neg"]), guess_kind([0, 1]), guess_kind([0.5, 1.25]), guess_kind([["a"], []])
     ('single', 'single', 'numeric', 'multi')
     """
-    if separator is not None or any(_is_list(value) for value in values):
+    if any(is_list(value) for value in values):
         return "multi"
-    present = [value for value in values if not _is_no_label(value)]
-    numbers = {_number(value) for value in present}
-    if not numbers or None in numbers:
-        return "single"
-    whole = all(number is not None and number.is_integer() for number in numbers)
-    return "single" if whole and len(numbers) <= _MOST_NUMBER_CLASSES else "numeric"
+    if (numbers := whole_numbers(values)) is not None:
+        return kind_of_whole_numbers(numbers, name)
+    present = [_number(value) for value in values if not is_no_label(value)]
+    return "single" if not present or None in present else "numeric"
+
+
+def whole_numbers(values: Sequence[Any]) -> list[float] | None:
+    """The numbers of the labels that are not missing; None if there are none, or one is no whole number."""
+    numbers: list[float] = []
+    for value in values:
+        if is_no_label(value):
+            continue
+        number = _number(value)
+        if number is None or not number.is_integer():
+            return None
+        numbers.append(number)
+    return numbers or None
 
 
 @dataclass(frozen=True)
@@ -236,13 +247,13 @@ class Cells:
                 self.fail(f"the {which} text of the pair is missing.", index, "Fill it in, or take the row out.")
         return list(pairs)
 
-    def labels(self, values: Sequence[Any], kind: TargetKind, separator: str | None) -> list[Label] | None:
+    def labels(self, values: Sequence[Any], kind: TargetKind) -> list[Label] | None:
         """Labels as in `Examples.labels`; None if all are missing."""
-        if all(_is_no_label(value) for value in values):
+        if all(is_no_label(value) for value in values):
             return None
         read: Mapping[TargetKind, Callable[[Any, int], Label]] = {
             "single": self._name,
-            "multi": partial(self._names, separator),
+            "multi": self._names,
             "numeric": self._number,
             "choice": self._name,
         }
@@ -261,7 +272,7 @@ class Cells:
         if isinstance(value, Choice):
             options = [self.text(option, index) for option in value.options]
             return Choice(self.text(value.context, index), options, self.text(value.question, index))
-        if isinstance(value, (bytes, bytearray, dict)) or _is_list(value):
+        if isinstance(value, (bytes, bytearray, dict)) or is_list(value):
             self.fail(f"the text is a {type(value).__name__}, not a string.", index)
         text = str(value)
         try:
@@ -271,31 +282,27 @@ class Cells:
         return text
 
     def _name(self, value: Any, index: int) -> str:
-        if _is_list(value):
+        if is_list(value):
             remedy = 'Say kind="multi" if a text can have several labels.'
             self.fail("a list of labels where one is expected.", index, remedy)
         if isinstance(value, dict):
             self.fail("the label is an object, not a string.", index)
-        if _is_no_label(value):
+        if is_no_label(value):
             return ""
         if isinstance(value, float) and value.is_integer():  # whole numbers beside a gap are floats in a frame
             return str(int(value))
         return self.text(value, index)
 
-    def _names(self, separator: str | None, value: Any, index: int) -> tuple[str, ...]:
-        if _is_list(value):
-            names = [self._name(item, index) for item in value]
-        elif _is_no_label(value):
-            names = []
-        elif separator is None:
+    def _names(self, value: Any, index: int) -> Label:
+        if is_no_label(value):
+            return ""
+        if not is_list(value):
             remedy = 'Say what separates them, for example label_separator="|".'
             self.fail(f"several labels expected, but {value!r} is one string.", index, remedy)
-        else:
-            names = [name.strip() for name in str(value).split(separator)]
-        return tuple(dict.fromkeys(name for name in names if name))
+        return tuple(dict.fromkeys(name for item in value if (name := self._name(item, index))))
 
     def _number(self, value: Any, index: int) -> float:
-        if _is_no_label(value):
+        if is_no_label(value):
             return math.nan
         number = _number(value)
         if number is None or math.isinf(number):
@@ -309,21 +316,9 @@ def _number(value: Any) -> float | None:
     if isinstance(value, str):
         value = value.strip()
         return float(value) if _NUMBER.fullmatch(value) and any(c.isdigit() for c in value) else None
-    if isinstance(value, bool) or type(value).__name__ == "bool" or _is_list(value) or isinstance(value, dict):
+    if isinstance(value, bool) or type(value).__name__ == "bool" or is_list(value) or isinstance(value, dict):
         return None
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
-
-
-def _is_no_label(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip() in ("", "nan", "NaN")  # a missing value after a round trip through CSV
-    return is_missing(value)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple, set, frozenset)) or (
-        hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1
-    )

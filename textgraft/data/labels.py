@@ -50,7 +50,7 @@ class Labels:
         if examples.labels is None or not len(examples):
             remedy = "Name the column with label=…, or give labels."
             raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
-        _validate_present(examples)
+        validate_labelled(examples)
         target = target_of(examples)
         return cls(target.kind, **target.learned(examples))
 
@@ -101,7 +101,7 @@ class Labels:
         """
         if examples.labels is None:
             raise UserError("there are no labels.", where=examples.source, remedy="Name the column with label=….")
-        _validate_present(examples)
+        validate_labelled(examples)
         return self.target.encode(self, examples)
 
     def decode(self, targets: np.ndarray) -> list[Label]:
@@ -183,7 +183,8 @@ def missing_labels(examples: Examples) -> list[int]:
     return [i for i, y in enumerate(labels) if y == "" or (isinstance(y, float) and math.isnan(y))]
 
 
-def _validate_present(examples: Examples) -> None:
+def validate_labelled(examples: Examples) -> None:
+    """Raise UserError, with the first location, for examples without a label."""
     if missing := missing_labels(examples):
         more = f" ({len(missing)} texts have none)" if len(missing) > 1 else ""
         remedy = "Fill it in, or take the row out."

@@ -10,20 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
-from textgraft.data.cells_as_written import columns_without_content, label_cells
+from textgraft.data.cells_as_written import columns_without_content
 from textgraft.data.columns import (
     ID_NAMES,
-    LABEL_NAMES,
     TEXT_COLUMNS,
     Cells,
     find_column,
     find_pair_columns,
     find_text_column,
-    guess_kind,
     guess_label_column,
 )
 from textgraft.data.examples import Choice, Examples, TargetKind, Unit, as_text
 from textgraft.data.huggingface_datasets import is_dataset
+from textgraft.data.label_columns import find_label_columns, read_labels, warn_of_marks
 from textgraft.data.members import format_of, split_member
 from textgraft.data.multiple_choice import looks_like_choices, read_choices
 from textgraft.data.tables import FOLDER_SUFFIXES, KNOWN_FORMATS, Row, located, rows, unit_of, why_empty
@@ -40,7 +39,7 @@ def read(
     *,
     text: str | None = None,
     text2: str | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     id: str | None = None,
     kind: TargetKind | None = None,
     encoding: str | None = None,
@@ -56,7 +55,8 @@ def read(
             compressed or in a zip archive, with `::NAME` for one of several sheets, tables or files in it; a folder
             with one subfolder per class; a pandas or polars frame; a list of strings, pairs of strings or dicts; the
             tuple `(texts, labels)`; or an `Examples`, which is returned as it is.
-        text, label, id: Column names; guessed if None.
+        text, label, id: Column names; guessed if None. Several columns of 0 and 1 as `label`, in a list or with commas
+            between their names, are a label each.
         text2: Column of the second text of pairs; guessed if `text` is not named and no column is named like a single
             text.
         kind: Kind of the labels: "single", "multi", "numeric", or "choice" for rows with options to choose from
@@ -86,47 +86,44 @@ def read(
     unread = columns_without_content(columns, table)
     in_memory = isinstance(table[0].get("text"), Choice)
     if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
-        texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=label)
+        answer = label if label is None or isinstance(label, str) else ",".join(label)
+        texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=answer)
         kind = "choice"
     else:
-        label_column = find_column(columns, label, LABEL_NAMES, "the label", name)
-        if label_column is None and text2 is None:
-            label_column = _guessed_label([c for c in columns if c not in unread], table, text, id_column, name)
-        texts, text_columns = _texts(columns, table, cells, (text, text2), (label_column, id_column, *unread))
+        label_columns = find_label_columns(columns, label, name)
+        if not label_columns and text2 is None:
+            label_columns = _guessed_label([c for c in columns if c not in unread], table, text, id_column, name)
+        texts, text_columns = _texts(columns, table, cells, (text, text2), (*label_columns, id_column, *unread))
+        label_columns = tuple(column for column in label_columns if column not in text_columns)
         labels = None
-        if label_column is not None and label_column not in text_columns:
-            label_values = label_cells([row.get(label_column) for row in table], kind, cells)
-            kind = "choice" if in_memory else kind or guess_kind(label_values, label_separator)
-            labels = cells.labels(label_values, kind, label_separator)
+        if label_columns:
+            labels, kind = read_labels(table, label_columns, cells, "choice" if in_memory else kind, label_separator)
             if labels is None and label is not None:
                 remedy = "Check that it is the right column."
-                raise UserError(f"the label column '{label_column}' is empty.", where=name, remedy=remedy)
+                raise UserError(f"the label column '{label_columns[0]}' is empty.", where=name, remedy=remedy)
+        else:
+            warn_of_marks(table, columns, (*text_columns, id_column), name)
     ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
 
 
-def read_optional(source: Any) -> Examples | None:
-    """`read`, but None for None."""
-    return None if source is None else read(source)
-
-
 def _guessed_label(
     columns: Sequence[str], table: Sequence[dict[str, Any]], text: str | None, id_column: str | None, source: str
-) -> str | None:
-    """The label column guessed by its values, with a warning.
+) -> tuple[str, ...]:
+    """The label column guessed by its values, with a warning; none if unclear.
 
     Raises UserError where its name is one of its values: the first line is then an example, not a header.
     """
     guessed = guess_label_column(columns, table, id_column)
     if guessed is None or guessed == find_column(columns, text, TEXT_COLUMNS, "the text", source):
-        return None
+        return ()
     if any(str(row.get(guessed)).strip() == guessed.strip() for row in table):
         message = f"the first line looks like a text with its label, '{guessed}', and not like names of columns."
         remedy = f"Put names above it, such as text and label; if '{guessed}' is a name, say so with label={guessed}."
         raise UserError(message, where=source, remedy=remedy)
     message = f"{source}: the values of '{guessed}' are read as the labels. Name another column with label=…."
     warnings.warn(message, stacklevel=3)
-    return guessed
+    return (guessed,)
 
 
 def _texts(

@@ -56,6 +56,11 @@ class Target:
         """True where each text has one label out of the same classes."""
         return self.is_exclusive and self.shares_classes
 
+    @property
+    def has_sets(self) -> bool:
+        """True where each text has any number of labels out of the same classes."""
+        return self.shares_classes and not self.is_exclusive
+
     def learned(self, examples: Examples) -> dict[str, Any]:
         """The fields of `Labels` that training examples determine. Raises UserError if all labels are equal."""
         raise NotImplementedError
@@ -324,10 +329,18 @@ def most_options(texts: Sequence[str]) -> int:
 
 def _names(examples: Examples, index: int) -> tuple[str, ...]:
     """Class names of example `index`, whatever kind its own file was read as."""
-    label = cast(Sequence[Label], examples.labels)[index]
+    return label_names(cast(Sequence[Label], examples.labels)[index])
+
+
+def label_names(label: Label) -> tuple[str, ...]:
+    """The class names that a label of any kind stands for; none for a missing one.
+
+    >>> label_names(("a", "b")), label_names("a"), label_names(3.0), label_names("")
+    (('a', 'b'), ('a',), ('3',), ())
+    """
     if isinstance(label, float):
-        label = f"{label:g}"
-    return (label,) if isinstance(label, str) else label
+        return () if math.isnan(label) else (f"{label:.15g}",)
+    return tuple(filter(None, [label])) if isinstance(label, str) else label
 
 
 def _numbers(labels: Labels, examples: Examples, rows: Sequence[tuple[str, ...]]) -> dict[str, int]:

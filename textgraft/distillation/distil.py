@@ -10,7 +10,8 @@ from typing import Any
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, validate_not_single_text
-from textgraft.data.readers import read_optional
+from textgraft.data.readers import read
+from textgraft.data.unlabelled import labelled_only
 from textgraft.distillation.classifier import distil_classifier
 from textgraft.distillation.language_model import distil_language_model
 from textgraft.distillation.options import Distilled, DistilOptions
@@ -64,7 +65,7 @@ def distil(
     options = replace(options, settings=settings)
     validate_new_path(out, context.overwrite)
     validate_not_single_text(texts, name="texts")
-    labelled, test = read_optional(labelled), read_optional(test)
+    labelled, test = (None if part is None else labelled_only(read(part)) for part in (labelled, test))
     ensemble = loading.open_models(teacher)
     first = ensemble.members[0]
     if isinstance(first, Artifact) and first.labels is None and first.model.describe()["head"]["name"] in OBJECTIVES:

@@ -20,10 +20,12 @@ from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.data.examples import Examples
+from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import Labels
-from textgraft.data.readers import read, read_optional
+from textgraft.data.readers import read
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import stratified_split
+from textgraft.data.unlabelled import labelled_only
 from textgraft.encoders.base import Encoder, with_fresh_top
 from textgraft.experiments.transfer_results import ARMS, FRESH, FROZEN, B, Curves, Kind, Networks, transfer_results
 from textgraft.linear.baselines import LinearBaseline
@@ -159,7 +161,9 @@ def inspect_transfer(
     """
     out, options = Path(out), options or TransferOptions()
     validate_new_path(out)
-    setup = prepare_setup(read(train), read_optional(test), model, options)
+    train = labelled_only(read(train))
+    test = None if test is None else labelled_only(read_held_out(test, train))
+    setup = prepare_setup(train, test, model, options)
     identity = _identity(setup)
     folder = work_folder(out, identity)
     if out.exists():

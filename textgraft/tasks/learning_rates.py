@@ -13,6 +13,7 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Examples, Pair, validate_not_single_text
 from textgraft.data.labels import Labels
 from textgraft.data.streams.base import ExampleStream, Stream
+from textgraft.data.unlabelled import labelled_only
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
@@ -123,6 +124,7 @@ def lr_find(
         data, name="data", remedy="Pass a list of texts, or what textgraft.read gives for labelled ones."
     )
     settings = settings or Settings()
+    data = labelled_only(data) if isinstance(data, Examples) else data
     source = loading.load_network(model or default_models_for(data.texts if isinstance(data, Examples) else data).alone)
     recipe = source.recommended_recipe(recipe)
     stage = stage_of(recipe, "finetune" if isinstance(data, Examples) else "adapt")

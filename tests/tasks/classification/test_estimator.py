@@ -8,6 +8,7 @@ import copy
 import doctest
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -330,6 +331,89 @@ def test_several_labels_a_text(form: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.predict(texts), predicted)
 
 
+NAMED = [["good"], ["food"], ["good", "food"], []] * 6
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [str(names) for names in NAMED],
+        [str(np.array(names)) for names in NAMED],
+        [np.array(names) for names in NAMED],
+        pd.Series([str(names) for names in NAMED]),
+        [{"good": float("good" in names), "food": float("food" in names)} for names in NAMED],
+        [{"choices": names} for names in NAMED],
+    ],
+    ids=["pandas", "numpy", "arrays", "series", "cats", "choices"],
+)
+def test_several_labels_a_text_in_the_shapes_of_files(y: Any) -> None:
+    texts = [" ".join(["the was it", *(a_text(t, random.Random(i)) for t in names)]) for i, names in enumerate(NAMED)]
+    estimator = TextClassifier(**LINEAR).fit(texts, y)
+    assert estimator.classes_.tolist() == ["food", "good"]
+    assert set(estimator.predict(texts)[2]) == {"food", "good"}
+    assert estimator.score(texts, y) >= 0.8
+
+
+def test_vectors_as_text_and_frames_of_vectors_are_a_matrix() -> None:
+    texts = [" ".join(["the was it", *(a_text(t, random.Random(i)) for t in names)]) for i, names in enumerate(NAMED)]
+    rows = [[int("good" in names), int("food" in names)] for names in NAMED]
+    numbered = TextClassifier(**LINEAR).fit(texts, list(map(str, rows)))
+    assert numbered.classes_.tolist() == [0, 1]
+    assert numbered.predict(texts).tolist()[2] == [1, 1]
+    named = TextClassifier(**LINEAR).fit(texts, pd.DataFrame(rows, columns=["good", "food"]))
+    assert named.classes_.tolist() == ["good", "food"]
+    np.testing.assert_array_equal(named.predict(texts), numbered.predict(texts))
+    assert named.classifier_.labels.names == ("food", "good")
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        ["good", "bad", None] * 8,
+        ["good", "bad", ""] * 8,
+        pd.Series(["good", "bad", float("nan")] * 8),
+        pl.Series(["good", "bad", None] * 8),
+        [1.0, 0.0, np.nan] * 8,
+        pd.array([1, 0, None] * 8),
+    ],
+)
+def test_texts_without_a_label_are_unlabelled(y: Any) -> None:
+    """As if they had been given apart."""
+    texts, topics = some_texts(["good", "bad", "food"], 24)
+    keep = [i for i, topic in enumerate(topics) if topic != "food"]
+    with pytest.warns(UserWarning, match="8 of 24 texts have no label and are used as unlabelled text"):
+        fitted = TextClassifier(method="co-training").fit(texts, y)
+    labels = [("0", "1")[topics[i] == "good"] for i in keep]
+    apart = TextClassifier(method="co-training", unlabelled=[texts[i] for i in range(24) if i not in keep])
+    apart.fit([texts[i] for i in keep], labels)
+    np.testing.assert_allclose(fitted.predict_proba(texts), apart.predict_proba(texts))
+    assert fitted.classifier_.labels.names in (("bad", "good"), ("0", "1"))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [["good"], ["bad"], None, ["good", "bad"]] * 6,
+        ["['good']", "['bad']", "", "['good', 'bad']"] * 6,
+        np.array([[1, 0], [0, 1], [np.nan, np.nan], [1, 1]] * 6),
+    ],
+)
+def test_gaps_among_several_labels_are_no_empty_sets(y: Any) -> None:
+    texts, _ = some_texts(["good", "bad", "food", "good"], 24)
+    with pytest.warns(UserWarning, match="6 of 24 texts have no label"):
+        fitted = TextClassifier(**LINEAR).fit(texts, y)
+    assert len(fitted.classes_) == 2
+    assert fitted.models_.run["data"]["train"]["texts"] == 18
+
+
+def test_whole_numbers_that_look_like_a_quantity_are_told() -> None:
+    texts, _ = some_texts(["good", "bad", "food"], 120)
+    with pytest.warns(UserWarning, match=r"age: the 30 different whole numbers are read as classes.*kind=\"numeric\""):
+        TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 4, name="age"))
+    with warnings.catch_warnings(action="error"):
+        assert len(TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 4, name="intent")).classes_) == 30
+
+
 def test_cross_validation_and_grid_search(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     assert cross_val_score(TextClassifier(**LINEAR), texts, labels, cv=2).mean() >= 0.7
@@ -461,13 +545,12 @@ def test_texts_that_are_none(X: Any, message: str, options: dict[str, Any]) -> N
     ("y", "message"),
     [
         (["a", "a"], "every label is 'a'"),
-        (["a", None], r"y\[1\]: the label is missing"),
-        ([0.0, np.nan], r"y\[1\]: the label is missing"),
+        ([None, None], r"the training data row 1: the label is missing \(2 texts have none\)"),
+        ([np.nan, np.nan], r"the training data row 1: the label is missing \(2 texts have none\)"),
         (["a", 1], r"of different kinds \(int, str\)"),
         ([0.5, 0.7], "continuous"),
         (["a"], "inconsistent numbers of samples"),
         ([["a", "b"], ["a", "b"]], "every text has the labels 'a', 'b'"),
-        (["", "b"], "the training data row 1: the label is missing"),
     ],
 )
 def test_labels_that_cannot_be_learned(y: Any, message: str, options: dict[str, Any]) -> None:

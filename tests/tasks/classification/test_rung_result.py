@@ -11,7 +11,7 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.metrics.classification import bootstrap_interval
 from textgraft.tasks.classification import finetune_options
-from textgraft.tasks.classification.estimator import candidate_method
+from textgraft.tasks.classification.candidate_methods import candidate_method
 from textgraft.tasks.classification.finetune_options import FINE_TUNED, FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.rung_result import RungResult

@@ -22,14 +22,14 @@ from textgraft.core.errors import UserError
 from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
-from textgraft.linear.methods import LINEAR_METHODS
+from textgraft.data.unlabelled import with_unlabelled
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.tasks import estimator_parameters as parameters
-from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name
+from textgraft.tasks.classification import estimator_input as inputs
+from textgraft.tasks.classification.candidate_methods import candidate_method
 from textgraft.tasks.classification.ensemble import save_ensemble
-from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import (
     ENSEMBLE,
@@ -39,10 +39,9 @@ from textgraft.tasks.classification.finetune_options import (
     FinetuneOptions,
 )
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
-from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.predictor import Classifier
-from textgraft.tasks.classification.zero_shot_candidate import zero_shot_name
 from textgraft.tasks.fit_report import CandidateReport, FitReport
+from textgraft.tasks.language_modeling.adapt import enough_to_adapt
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
 
@@ -126,9 +125,11 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    Labels may be strings, integers or booleans, one a text; or several a text, as a matrix of zeros and ones or as
-    lists, tuples or sets. They come back in the form in which they came (lists and sets as tuples). Cross-validation
-    wants the matrix, because scikit-learn cannot split the others. For pairs of texts X has two strings in each row.
+    Labels may be strings, integers or booleans, one a text; or several a text, as a matrix of zeros and ones (a frame
+    names the classes by its columns), as lists, tuples, sets or arrays, or as their text in a CSV file ("['a', 'b']").
+    They come back in the form in which they came (lists, sets and their text as tuples). Cross-validation wants the
+    matrix, because scikit-learn cannot split the others. Texts without a label (None, NaN, "") are unlabelled texts.
+    For pairs of texts X has two strings in each row.
 
     References
     ----------
@@ -195,18 +196,23 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         ------
         UserError
             A ValueError, for a parameter of a wrong type or value, or without a meaning for the method; texts that are
-            no strings; labels that are missing, do not differ, or are too few for two folds; an unknown model or
+            no strings; labels that are all missing, do not differ, or are too few for two folds; an unknown model or
             recipe; a method that needs unlabelled texts without any; and unlabelled texts that no candidate uses.
         """
         parameters.validate_parameters(self, PARAMETERS)
-        texts = validate_texts(X)
-        targets = Targets.read(y)
+        texts = inputs.validate_texts(X)
+        targets = inputs.Targets.read(y)
         check_consistent_length(texts, targets.labels)
         kind: TargetKind = "single" if targets.answers == "single" else "multi"
         examples = Examples(texts, targets.labels, kind, source="the training data", unit="row")
-        pool = single_texts(self.unlabelled if unlabelled is None else unlabelled)
+        pool = inputs.single_texts(self.unlabelled if unlabelled is None else unlabelled)
+        if pool and not self.adapt and self._method in (LINEAR_PROBE, FINE_TUNED):
+            remedy = "Leave adapt at True, and the language model is adapted to them."
+            raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
+        examples, extended_pool = with_unlabelled(examples, pool)
+        adapts = self.adapt and bool(pool or enough_to_adapt(extended_pool or ()))
         with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
-            models = self._finetuned(examples, pool, Path(folder) / "classifier")
+            models = self._finetuned(examples, extended_pool, Path(folder) / "classifier", adapts)
         about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
         for run in (models.run, *(member.run for member in models.members)):
             run.update(about)
@@ -231,9 +237,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = self.classifier_.labels.names
-        outputs = self.classifier_.outputs(validate_texts(X))
+        outputs = self.classifier_.outputs(inputs.validate_texts(X))
         probabilities = np.zeros((len(outputs), len(self.classes_)))
-        for column, label in enumerate(map(str, self.classes_.tolist())):
+        for column, label in enumerate(map(inputs.class_name, self.classes_.tolist())):
             if label in names:
                 probabilities[:, column] = outputs[:, names.index(label)]
         return probabilities
@@ -244,8 +250,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         if self.answers_ != "sets":
             return float(super().score(X, y, sample_weight))
         predicted = self.predict(X)
-        check_consistent_length(predicted, y)
-        return float(np.average([set(p) == set(t) for p, t in zip(predicted, y)], weights=sample_weight))
+        sets = inputs.label_sets(y)
+        check_consistent_length(predicted, sets)
+        return float(np.average([set(p) == t for p, t in zip(predicted, sets)], weights=sample_weight))
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write the fitted classifier as an artifact folder, which the command line can use too.
@@ -284,7 +291,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             raise UserError("this model predicts a quantity, not classes.", where=str(path), remedy=remedy)
         classes = models.run.get("classes", [])
         # Names in labels.json are strings; run.json has the classes of y.
-        has_classes = set(map(str, classes)) >= set(labels.names)
+        has_classes = set(map(inputs.class_name, classes)) >= set(labels.names)
         answers = models.run.get("answers", "single" if labels.target.has_one_label else "sets")
         estimator = cls(**_parameters_of(models), precision=precision)
         estimator._use(models, np.array(classes if has_classes else labels.names), answers)
@@ -317,19 +324,16 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """Seed and precision; numbers of numpy, such as those of a grid, as Python's, which JSON has."""
         return Settings(seed=int(self.seed), precision=self.precision)
 
-    def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path) -> OpenedModels:
+    def _finetuned(self, examples: Examples, pool: list[str] | None, out: Path, adapts: bool) -> OpenedModels:
         """Train by `finetune`; the classifier in memory."""
         options = self._options()
-        if pool and self.adapt and load_recipe(options.language_recipe).adapt.phases:
+        if adapts and load_recipe(options.language_recipe).adapt.phases:
             options = replace(options, adapt=self._settings())
-        elif pool and self._method in (LINEAR_PROBE, FINE_TUNED):
-            remedy = "Leave adapt at True, and the language model is adapted to them."
-            raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
         context = RunContext(show=self.verbose)
         finetune(examples, out, model=self.model, unlabelled=pool, options=options, context=context)
         return loading.open_models(out)
 
-    def _use(self, models: OpenedModels, classes: np.ndarray, answers: TargetForm) -> None:
+    def _use(self, models: OpenedModels, classes: np.ndarray, answers: inputs.TargetForm) -> None:
         """Set the fitted attributes."""
         run = models.run
         self.models_ = models
@@ -372,21 +376,6 @@ def _parameters_of(models: OpenedModels) -> dict[str, Any]:
     parameters = {"model": model, "method": _method_of(run), "seed": run.get("settings", {}).get("seed")}
     parameters |= {"max_tokens": run.get("max_tokens")}
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def candidate_method(name: str) -> str:
-    """The method that fits a candidate alone; empty where there is none.
-
-    >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
-    ('lsa', 'linear-probe', 'fine-tuned')
-    >>> candidate_method("bert-co-training"), candidate_method("bert-zero-shot")  # of the ensemble only
-    ('', '')
-    """
-    if name in LINEAR_METHODS:
-        return name
-    if name.endswith((encoder_co_training_name(""), zero_shot_name(""))):
-        return ""
-    return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
 
 
 def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:

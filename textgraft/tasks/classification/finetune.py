@@ -12,7 +12,9 @@ from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.data.checks import LEAK_SHARE, check, shared_texts
 from textgraft.data.examples import Examples, validate_not_single_text
-from textgraft.data.readers import read, read_optional
+from textgraft.data.held_out import read_held_out
+from textgraft.data.readers import read
+from textgraft.data.unlabelled import labelled_only, with_unlabelled
 from textgraft.models.artifact import Artifact, Predictor
 from textgraft.tasks.classification.adapted_sources import Adapted
 from textgraft.tasks.classification.early_rejection import EarlyRejection
@@ -64,14 +66,15 @@ def finetune(
     report.html too. After an interruption the same call continues.
 
     Args:
-        train: Labelled texts: anything that `read` takes.
+        train: Labelled texts: anything that `read` takes. Those without a label are used as unlabelled texts.
         out: Folder for the classifier.
         model: Name or folder of the language model (None: `options.default_model`), or several, separated by +, such
             as one from left to right and one from right to left: a classifier is fine-tuned from each, by a recipe of
             its own where none is named, and the result is the mean of their predictions (§5); without a recipe each is
             a candidate.
         valid: Labelled texts for early stopping.
-        test: Labelled texts to measure on; without them scores are of `valid`, or else of cross-validation.
+        test: Labelled texts to measure on; without them scores are of `valid`, or else of cross-validation. Texts
+            without a label are left out of both.
         unlabelled: Texts without labels for LSA and co-training, and with `options.adapt` for the language models,
             which are then adapted to them first (tasks.language_modeling.adapt, by the same recipe) and kept beside
             `out` (`adapted_path`); without a recipe only if a first fold shows that it is worth it and there is time
@@ -93,7 +96,8 @@ def finetune(
     options = replace(options, settings=settings)
     validate_new_path(out, context.overwrite)
     validate_not_single_text(unlabelled, name="unlabelled")
-    train, valid, test = read(train), read_optional(valid), read_optional(test)
+    train, unlabelled = with_unlabelled(read(train), unlabelled)
+    valid, test = (None if part is None else labelled_only(read_held_out(part, train)) for part in (valid, test))
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
     sources, adapted = _language_models(model, train, options), None
     if options.adapt is not None and unlabelled and sources:

@@ -45,6 +45,9 @@ from textgraft.training.settings import Settings, prepared
 HELD_OUT_TOKENS = 100_000
 FEW_TEXTS = 1_000
 """Number of texts up to which `validate_adapt` tokenizes them to count tokens."""
+FEWEST_TEXTS = 20
+ENOUGH_CHARACTERS = 20_000
+"""Number of characters that are more than the 1,000 tokens that `held_out` needs, in any language."""
 MIN_WORDS = 30_000
 """Minimum size of the vocabulary that is built for an ELMo, if it had fewer words."""
 TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bias"}
@@ -184,6 +187,11 @@ def _is_result_of(key: str, out: Path, overwrite: bool) -> bool:
     return False
 
 
+def enough_to_adapt(texts: Sequence[str]) -> bool:
+    """True for texts that `adapt` accepts with any tokenizer, as rows without a label may not be."""
+    return len(texts) >= FEWEST_TEXTS and sum(map(len, texts)) >= ENOUGH_CHARACTERS
+
+
 def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus]:
     """The texts as a training corpus and a held-out one: every twentieth text, up to HELD_OUT_TOKENS.
 
@@ -200,7 +208,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
         tokens += len(sequences[index])
     valid_indices = set(kept)
     parts = [[i for i in range(len(texts)) if (i in valid_indices) == is_valid] for is_valid in (False, True)]
-    if len(texts) < 20 or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
+    if len(texts) < FEWEST_TEXTS or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
         raise UserError(
             f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
             remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting.",
