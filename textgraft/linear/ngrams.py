@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, T
 from textgraft.core.errors import UserError
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.state import State
+from textgraft.text.visible import RAW, TEXT_FORM, VISIBLE, TextForm, text_form, visible
 from textgraft.text.words import RUN_ON
 
 MIN_SPACE_SHARE = 0.09
@@ -29,6 +30,17 @@ KINDS: dict[str, dict[str, Any]] = {
     "character 1-3-grams": {"analyzer": "char", "ngram_range": (1, 3)},
 }
 _COMMON = {"sublinear_tf": True, "dtype": np.float32}
+
+
+def analysis(kind: str, form: TextForm) -> dict[str, Any]:
+    """Options of a vectorizer for a key of KINDS, of texts in a form."""
+    # strip_accents is the vectorizer's place for a function of the lower-cased text.
+    return KINDS[kind] | {"strip_accents": visible if form == VISIBLE else None}
+
+
+def form_of(state: State) -> TextForm:
+    """The form of the texts in a state; raw in those of earlier versions. Raises UserError for an unknown one."""
+    return text_form(state.settings.get(TEXT_FORM, RAW))
 
 
 def is_space_separated(texts: Sequence[str]) -> bool:
@@ -73,7 +85,9 @@ class Counts:
             UserError: No text contains a word.
         """
         for minimum in (min_df, 1):
-            counter = CountVectorizer(min_df=minimum, max_features=max_features, dtype=np.float32, **KINDS[kind])
+            counter = CountVectorizer(
+                min_df=minimum, max_features=max_features, dtype=np.float32, **analysis(kind, VISIBLE)
+            )
             try:
                 counts = counter.fit_transform(texts)
             except ValueError:
@@ -83,7 +97,7 @@ class Counts:
 
     def count(self, texts: Sequence[str]) -> csr_matrix:
         """Occurrences (M, V) of the same n-grams in other texts."""
-        counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **KINDS[self.name])
+        counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **analysis(self.name, VISIBLE))
         return counter.transform(texts)
 
     def columns(self, words: Sequence[str]) -> csr_matrix:
@@ -135,6 +149,7 @@ class Ngrams:
             counts: Occurrences in the same texts, one entry per kind of n-gram.
         """
         self._vectorizers: dict[str, TfidfVectorizer] = {}
+        self._form = VISIBLE
         rows = []
         for kind in counts:
             transformer = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
@@ -142,7 +157,7 @@ class Ngrams:
                 transformer.idf_ = (transformer.idf_ * residual_idf_shares(kind.counts) ** POWER).astype(
                     kind.counts.dtype
                 )
-            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, transformer.idf_)
+            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, transformer.idf_, VISIBLE)
             rows.append(transformer.transform(kind.counts))
         return hstack(rows).tocsr()
 
@@ -187,7 +202,7 @@ class Ngrams:
             parts[str(number)] = State(
                 arrays={"idf": vectorizer.idf_}, documents={"words": _ordered_ngrams(vectorizer)}
             )
-        settings = {"kinds": list(self._vectorizers), "characters": self.characters}
+        settings = {"kinds": list(self._vectorizers), "characters": self.characters, TEXT_FORM: self._form}
         return State(settings | {"max_features": self.max_features, "min_df": self.min_df}).with_parts(parts)
 
     @classmethod
@@ -201,11 +216,11 @@ class Ngrams:
         kinds = state.setting("kinds", list)
         if not kinds or not set(kinds) <= KINDS.keys():
             raise ValueError(f"unknown kinds of n-gram: {kinds}")
-        ngrams._vectorizers = {}
+        ngrams._vectorizers, ngrams._form = {}, form_of(state)
         for i, kind in enumerate(kinds):
             part = state.part(str(i))
             words = part.word_list("words")
-            ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)))
+            ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)), ngrams._form)
         return ngrams
 
 
@@ -214,7 +229,7 @@ def _ordered_ngrams(vectorizer: TfidfVectorizer) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def _vectorizer(kind: str, words: Sequence[str], weights: NDArray) -> TfidfVectorizer:
-    vectorizer = TfidfVectorizer(vocabulary=words, **_COMMON, **KINDS[kind])
+def _vectorizer(kind: str, words: Sequence[str], weights: NDArray, form: TextForm) -> TfidfVectorizer:
+    vectorizer = TfidfVectorizer(vocabulary=words, **_COMMON, **analysis(kind, form))
     vectorizer.idf_ = weights
     return vectorizer

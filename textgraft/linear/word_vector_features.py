@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.linear.ngram_counts import NgramCounts
+from textgraft.linear.ngrams import form_of
 from textgraft.linear.pool_words import PoolWords, Segmenter, encode
 from textgraft.linear.residual_idf import CONCENTRATED, POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions, split_halves
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import TEXT_FORM
 from textgraft.word_embeddings.word_vectors import WordVectors
 
 RARITY = 1e-3
@@ -96,7 +98,8 @@ class WordVectorFeatures:
 
     def state(self) -> State:
         """The words in the order of their vectors, the vectors (V, D) as float16, and the axes."""
-        settings = {"dimensions": self.dimensions, "even": self.residual_idf, "seed": self.seed, "about": self.about}
+        settings: dict[str, Any] = {"dimensions": self.dimensions, "even": self.residual_idf, "seed": self.seed}
+        settings |= {"about": self.about, TEXT_FORM: self._segmenter.form}
         arrays = {
             "vectors": self.vectors.astype(np.float16),
             "weights": self._weights,
@@ -120,7 +123,8 @@ class WordVectorFeatures:
         features._weights = state.array("weights", len(words))
         features._centre, features._axes = state.array("centre", width), state.array("axes", width, width)
         tokenizer = state.documents.get("tokenizer")
-        features._segmenter = Segmenter(None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer)))
+        subwords = None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer))
+        features._segmenter = Segmenter(subwords, form_of(state))
         return features
 
     def _encode(self, text: str) -> NDArray[np.int32]:

@@ -18,7 +18,7 @@ from textgraft.metrics.tagging import TagScores, score_tags
 from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.tasks.tagging.graph import OnnxTagger
 from textgraft.tasks.tagging.spec import TAGGING
-from textgraft.text.words import split_words
+from textgraft.text.words import split_visible_words
 
 if TYPE_CHECKING:
     from textgraft.models.artifact import Artifact, Predictor
@@ -228,8 +228,8 @@ class Tagger:
 
 
 def from_text(text: str) -> Sentence:
-    """Split a text into words, with their offsets."""
-    spans = split_words(text)
+    """Split a text into words, with their offsets; an invisible character splits none."""
+    spans = split_visible_words(text)
     return Sentence(tuple(text[a:b] for a, b in spans), (), text, tuple(spans))
 
 
