@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,16 +44,21 @@ def predict(
     encoding: o.Encoding = None,
     as_json: o.AsJson = False,
 ) -> None:
-    """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them."""
-    from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
+    """Predict the labels of texts, in their order, as CSV or JSON lines; pairs on stdin have a tab between them.
+
+    `known` is false for a text in which the model knows nothing, such as random letters or another script.
+    """
+    from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty, warn_of_unknown
 
     validate_out_file(out, ROW_FORMATS, "predictions")
     o.use_threads(threads)
     classifier = load_classifier(model, precision=precision, device=device)
     columns = {"text": text_column, "text2": text2_column, "encoding": encoding}
     keys, texts = keyed_texts(file, texts_from_options(text, text2), classifier.reads, columns)
-    predictions = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
-    rows = (key | _row(prediction, probabilities) for key, prediction in zip(keys, predictions))
+    texts, shown = tee(texts)
+    predictions = warn_of_unknown(shown, classifier.predict(warn_of_empty(texts), abstain_below=abstain_below))
+    # The predictions come first, so that they are asked for after the last one, and can warn.
+    rows = (key | _row(prediction, probabilities) for prediction, key in zip(predictions, keys))
     if as_json and out is None:
         print_json({"predictions": list(rows)})
         return
@@ -71,4 +77,5 @@ def predict(
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"label": prediction.label, "confidence": prediction.confidence}
     row |= {} if prediction.option is None else {"option": prediction.option}
+    row["known"] = prediction.known
     return row | ({"probabilities": prediction.probabilities} if probabilities else {})

@@ -91,7 +91,7 @@ def zero_shot(
 
 def _rows(keys: Iterator[dict[str, Any]], result: ZeroShotResult, probabilities: bool) -> Iterator[dict[str, Any]]:
     for key, prediction in zip(keys, result.predictions):
-        row = {"label": prediction.label, "confidence": prediction.confidence}
+        row = {"label": prediction.label, "confidence": prediction.confidence, "known": prediction.known}
         yield key | row | ({"probabilities": prediction.probabilities} if probabilities else {})
 
 

@@ -79,6 +79,10 @@ class EncoderFeatures:
         """Coordinates (N, D) of texts whose n-grams are counted."""
         return self.transform(texts.texts)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which the encoder's vocabulary knows something."""
+        return self.encoder.knows(texts)
+
     def size_in_bytes(self) -> int:
         """Size of the encoder's weights and the rotation."""
         weights = sum(value.numel() * value.element_size() for value in self.encoder.model.values().values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,9 +24,12 @@ MIN_SPACE_SHARE = 0.09
 _PUNCTUATION = r"!-/:-@\[-`{-~¡«»¿،؛؟।\u2010-\u2027\u2030-\u205e\u3000-\u303f"
 # Everything but punctuation and white space; \w+ would drop emoji and split Hindi at its vowel signs.
 WORD = rf"[^\s{_PUNCTUATION}]+|[!?]"
+WORDS = "word 1-2-grams"
+KNOWN_SHARE = 0.25
+"""Share of a text's character n-grams that random letters hardly reach, and a misspelt word does."""
 # Saved models hold these names and no patterns: a changed pattern needs a new artifact.FORMAT.
 KINDS: dict[str, dict[str, Any]] = {
-    "word 1-2-grams": {"token_pattern": WORD, "ngram_range": (1, 2)},
+    WORDS: {"token_pattern": WORD, "ngram_range": (1, 2)},
     "character 3-5-grams": {"analyzer": "char_wb", "ngram_range": (3, 5)},
     "character 1-3-grams": {"analyzer": "char", "ngram_range": (1, 3)},
 }
@@ -182,6 +186,14 @@ class Ngrams:
             return csr_matrix((0, self.width))
         return hstack([v.transform(texts) for v in self._vectorizers.values()]).tocsr()
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts of which enough n-grams are in the vocabulary (knows_ngrams) for one kind."""
+        known = np.zeros(len(texts), dtype=bool)
+        for kind, vectorizer in self._vectorizers.items():
+            for i in np.flatnonzero(~known):
+                known[i] = knows_ngrams(vectorizer, kind, texts[i])
+        return known
+
     def transform_counts(self, counts: csr_matrix) -> csr_matrix:
         """Rows (N, V) of counted texts, for one kind of n-gram; `counts` is not modified."""
         (vectorizer,) = self._vectorizers.values()
@@ -222,6 +234,27 @@ class Ngrams:
             words = part.word_list("words")
             ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)), ngrams._form)
         return ngrams
+
+
+def knows_ngrams(vectorizer: CountVectorizer, kind: str, text: str) -> bool:
+    """True if a word of the text is in the vocabulary, or KNOWN_SHARE of its n-grams of two characters or more.
+
+    Only those with a letter count, unless the text has none.
+
+    Args:
+        vectorizer: The vocabulary.
+        kind: A key of KINDS.
+        text: A raw text.
+    """
+    shown = vectorizer.build_preprocessor()(text)
+    spells = any(map(str.isalpha, shown))
+    if kind == WORDS:
+        grams = {word for word in re.findall(WORD, shown) if not spells or any(map(str.isalpha, word))}
+    else:
+        grams = {gram for gram in vectorizer.build_analyzer()(text) if len(gram.strip()) > 1 or not spells}
+        grams = {gram for gram in grams if not spells or any(map(str.isalpha, gram))}
+    known = len(grams & vectorizer.vocabulary_.keys())
+    return known > 0 and (kind == WORDS or known >= KNOWN_SHARE * len(grams))
 
 
 def _ordered_ngrams(vectorizer: TfidfVectorizer) -> list[str]:

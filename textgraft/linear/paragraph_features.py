@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 
 from textgraft.linear.ngram_counts import NgramCounts
-from textgraft.linear.ngrams import KINDS, analysis, form_of
+from textgraft.linear.ngrams import KINDS, analysis, form_of, knows_ngrams
 from textgraft.linear.paragraph_vectors import NgramVectors
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions
@@ -82,6 +82,10 @@ class ParagraphFeatures:
     def _project(self, counts: csr_matrix) -> NDArray[np.float64]:
         has_ngrams = np.diff(counts.indptr) > 0
         return np.asarray((self._ngrams.infer(counts) - self._centre) * has_ngrams[:, None] @ self._axes)
+
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with known n-grams."""
+        return np.array([knows_ngrams(self._vectorizer, self._kind, text) for text in texts], dtype=bool)
 
     def size_in_bytes(self) -> int:
         """Size of the vectors, the n-grams and the axes."""

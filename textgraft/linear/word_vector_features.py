@@ -91,6 +91,13 @@ class WordVectorFeatures:
         """Coordinates (N, D) of counted texts, which are segmented again: words are not n-grams, nor are subwords."""
         return self.transform(texts.texts)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with a known word, or subword of two characters or more."""
+        least = 1 if self._segmenter.tokenizer is None else 2
+        segments = [self._segmenter.segment(text) for text in texts]
+        known = [any(w in self._ids and len(w.strip("▁")) >= least for w in words) for words in segments]
+        return np.array(known, dtype=bool)
+
     def size_in_bytes(self) -> int:
         """Size of the vectors, the words and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._ids)

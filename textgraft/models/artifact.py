@@ -44,6 +44,7 @@ from textgraft.models.sentence_embedding import KEY, SentenceEmbedding, sentence
 from textgraft.models.text_vectors import embed_texts
 from textgraft.models.upgrade import upgraded_weights
 from textgraft.nn.layer_aggregation import LAST
+from textgraft.text import known_texts
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.visible import RAW, TEXT_FORM, VISIBLE, TextForm, text_form
 
@@ -85,6 +86,10 @@ class Predictor(Protocol):
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
         """A classifier's probabilities (N, C) in the order of `labels.names`, or standardised values (N,)."""
+        ...
+
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Mask (N,) of the texts in which a classifier's vocabulary knows something."""
         ...
 
     def embed(
@@ -179,6 +184,10 @@ class Artifact:
         sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
         return outputs_from_logits(logits, self.labels.kind, self.run.get("temperature") or 1.0)
+
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Mask (N,) of the texts of which the tokenizer knows something (text.known_texts)."""
+        return known_texts.knows(self.tokenizer, texts)
 
     def embed(
         self,

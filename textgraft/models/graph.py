@@ -17,6 +17,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
+from textgraft.text import known_texts
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.visible import FORMS, RAW, TextForm
 
@@ -128,6 +129,10 @@ class OnnxModel:
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """A classifier's outputs (artifact.Predictor.outputs)."""
         raise NotImplementedError
+
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts of which the tokenizer knows something (text.known_texts)."""
+        return known_texts.knows(self.tokenizer, texts)
 
     def embed(
         self,

@@ -38,6 +38,10 @@ class MeanOfWords:
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         raise AssertionError("word vectors have no outputs")
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with a word that has a vector."""
+        return self.embed(texts).any(axis=1)
+
     def embed(
         self,
         texts: Sequence[str],
