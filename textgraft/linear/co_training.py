@@ -135,8 +135,8 @@ class Views:
 
     def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Mask (N,) of the texts in which one view knows something."""
-        views = [self.ngrams, *self.feature_maps.values()]
-        return np.logical_or.reduce([view.knows(texts) for view in views])
+        known = [self.ngrams.knows(texts), *(view.knows(texts) for view in self.feature_maps.values())]
+        return np.logical_or.reduce(known)
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Coordinates (N, D) of the texts under all feature maps, concatenated."""

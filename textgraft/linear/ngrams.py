@@ -190,7 +190,7 @@ class Ngrams:
         """Mask (N,) of the texts of which enough n-grams are in the vocabulary (knows_ngrams) for one kind."""
         known = np.zeros(len(texts), dtype=bool)
         for kind, vectorizer in self._vectorizers.items():
-            for i in np.flatnonzero(~known):
+            for i in np.flatnonzero(~known).tolist():
                 known[i] = knows_ngrams(vectorizer, kind, texts[i])
         return known
 

@@ -34,7 +34,7 @@ def knows(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.bool_]:
     """
     shown = [visible(text) for text in texts]
     known = _knows(tokenizer, [text[:BEGINNING] for text in shown])
-    rest = [i for i in np.flatnonzero(~known) if len(shown[i]) > BEGINNING]
+    rest = [i for i in np.flatnonzero(~known).tolist() if len(shown[i]) > BEGINNING]
     if rest:
         known[rest] = _knows(tokenizer, [shown[i] for i in rest])
     return known
@@ -44,7 +44,7 @@ def _knows(tokenizer: Tokenizer, texts: Sequence[str]) -> NDArray[np.bool_]:
     per_token = np.array([_letters_per_token(tokenizer, ids) for ids in tokenizer.bodies(texts)])
     limit = 0.0 if tokenizer.kind == "character" else LETTERS_PER_TOKEN
     known = per_token > limit
-    for i in np.flatnonzero(~known & (per_token > 0)):
+    for i in np.flatnonzero(~known & (per_token > 0)).tolist():
         known[i] = _has_whole_word(tokenizer, texts[i])
     return known
 

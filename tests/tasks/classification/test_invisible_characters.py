@@ -103,7 +103,7 @@ def test_a_folder_without_a_form_answers_as_it_was_trained(tmp_path: Path) -> No
 def fitted_linear() -> dict[str, Any]:
     texts, names = reviews(80)
     targets = np.array([name == "pos" for name in names]).astype(int)
-    feature_maps = {
+    feature_maps: dict[str, Any] = {
         "lsa": LSAFeatures(dimensions=8),
         "word vectors": WordVectorFeatures(dimensions=8),
         "paragraph vectors": ParagraphFeatures(dimensions=8),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from made_up_reviews import reviews
 from programs import call
 
 import textgraft
+from textgraft.data.examples import Pair
 from textgraft.data.labels import Labels
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline, LsaBaseline
 from textgraft.linear.encoder_features import EncoderFeatures
-from textgraft.linear.lsa import FeatureMap, LSAFeatures
+from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.models.artifact import save
@@ -29,7 +31,7 @@ TARGETS = np.array([name == "pos" for name in NAMES]).astype(int)
 NOTHING = ["", " \u00a0", "zxcv qwyp", "บริการดีมากครับ 2560"]
 
 
-def linear(features: FeatureMap | None = None) -> LinearArtifact:
+def linear(features: Any = None) -> LinearArtifact:
     method = LinearBaseline() if features is None else LsaBaseline(feature_maps=[features.fit(TEXTS)])
     return LinearArtifact(method.fit(TEXTS, TARGETS).fitted, Labels("single", ("neg", "pos")), {"stage": "finetune"})
 
@@ -38,7 +40,7 @@ def linear(features: FeatureMap | None = None) -> LinearArtifact:
     "features",
     [None, LSAFeatures(dimensions=4), ParagraphFeatures(dimensions=4), WordVectorFeatures(dimensions=4)],
 )
-def test_a_linear_method_knows_its_own_words(features: FeatureMap | None) -> None:
+def test_a_linear_method_knows_its_own_words(features: Any) -> None:
     model = linear(features)
     word = TEXTS[0].split()[0]
     assert model.knows([*TEXTS[:5], word.upper(), f"zxcv {word}"]).all()
@@ -67,7 +69,7 @@ def test_an_ensemble_knows_what_a_member_knows_and_says_so_everywhere(tmp_path: 
     given = [TEXTS[0], *NOTHING]
     assert [prediction.known for prediction in classifier.predict(given)] == [True, False, False, False, False]
     service = ClassificationService(classifier)
-    request = service.Request(texts=given)
+    request: Any = service.REQUESTS["texts"](texts=given)
     answer = service.to_response(request, service.answer(service.to_items(request)))
     assert [one["known"] for one in answer["predictions"]] == [True, False, False, False, False]
     folder = save(linear(), tmp_path / "model")
@@ -90,6 +92,6 @@ def test_numbers_and_pairs_too() -> None:
     model = LinearBaseline().fit(TEXTS, TARGETS.astype(float), kind="numeric").fitted
     predictions = Classifier([LinearArtifact(model, Labels("numeric", mean=0.0, std=1.0), {})]).predict(["zxcv qwyp"])
     assert [prediction.known for prediction in predictions] == [False]
-    pairs = [textgraft.data.examples.Pair(a, b) for a, b in zip(TEXTS[::2], TEXTS[1::2])]
+    pairs = [Pair(a, b) for a, b in zip(TEXTS[::2], TEXTS[1::2])]
     of_pairs = LinearBaseline().fit(pairs, np.arange(60) % 2).fitted
-    assert of_pairs.knows([pairs[0], textgraft.data.examples.Pair("zxcv", "qwyp")]).tolist() == [True, False]
+    assert of_pairs.knows([pairs[0], Pair("zxcv", "qwyp")]).tolist() == [True, False]

@@ -135,8 +135,8 @@ class Classifier:
         """Mask (N,) of the texts in which the vocabulary of a member knows something."""
         known = np.zeros(len(texts), dtype=bool)
         for member in self.members:
-            unknown = np.flatnonzero(~known)
-            if len(unknown):
+            unknown = np.flatnonzero(~known).tolist()
+            if unknown:
                 known[unknown] = member.knows([texts[i] for i in unknown])
         return known
 
