@@ -40,7 +40,7 @@ class MeanOfWords:
 
     def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Mask (N,) of the texts with a word that has a vector."""
-        return self.embed(texts).any(axis=1)
+        return np.asarray(self.embed(texts).any(axis=1))
 
     def embed(
         self,
