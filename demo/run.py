@@ -131,6 +131,8 @@ def description(candidate: str) -> str:
     """
     if candidate in LINEAR:
         return LINEAR[candidate]
+    if candidate.endswith("-zero-shot"):
+        return "label names and the encoder"
     if candidate.endswith("-co-training"):
         return "co-training with the encoder"
     return "frozen encoder" if candidate.endswith("-probe") else "fine-tuned encoder"

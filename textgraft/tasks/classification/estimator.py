@@ -41,6 +41,7 @@ from textgraft.tasks.classification.finetune_options import (
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.linear_probe import linear_probe_name
 from textgraft.tasks.classification.predictor import Classifier
+from textgraft.tasks.classification.zero_shot_candidate import zero_shot_name
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
@@ -378,12 +379,12 @@ def candidate_method(name: str) -> str:
 
     >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
     ('lsa', 'linear-probe', 'fine-tuned')
-    >>> candidate_method("bert-co-training")  # of the ensemble only
-    ''
+    >>> candidate_method("bert-co-training"), candidate_method("bert-zero-shot")  # of the ensemble only
+    ('', '')
     """
     if name in LINEAR_METHODS:
         return name
-    if name.endswith(encoder_co_training_name("")):
+    if name.endswith((encoder_co_training_name(""), zero_shot_name(""))):
         return ""
     return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
 

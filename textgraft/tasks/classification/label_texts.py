@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,8 @@ from textgraft.data.labels import Labels
 from textgraft.data.targets import target_of
 
 TABLES = ("labels", "examples")
+MIN_LETTERS = 3
+"""Letters of a name below which it is a code and does not describe its label."""
 FORM = 'Write "refund, delivery", or name a .toml file with a table [labels].'
 
 
@@ -159,6 +162,16 @@ def _texts(name: Any, value: Any, where: str = "labels") -> tuple[str, ...]:
         remedy = 'Write a text in quotes, or a list of texts: ["…", "…"].'
         raise UserError(f"{value!r} is neither a text nor a list of texts.", where=f"{where}, {name}", remedy=remedy)
     return tuple(" ".join(text.split()) for text in values if text.strip())
+
+
+def are_descriptive(names: Sequence[str]) -> bool:
+    """True for names that are words and differ in more than numbers, so that they may describe the labels.
+
+    >>> are_descriptive(["lost card", "refund"]), are_descriptive(["0", "1"]), are_descriptive(["label_1", "label_2"])
+    (True, False, False)
+    """
+    words = {re.sub(r"[\W\d_]+", " ", _words(name)).strip().casefold() for name in names}
+    return len(words) == len(names) and all(len(word) >= MIN_LETTERS for word in words)
 
 
 def _words(name: str) -> str:

@@ -1,9 +1,9 @@
 """The ladder of `finetune`: candidates from the cheapest to the dearest, each begun only if the budget allows it.
 
-n-grams; a linear probe of the encoder; co-training on the unlabelled texts with a sentence encoder's vectors as a view,
-and its contrastive fine-tuning; LSA and co-training without the encoder; fine-tuning of other language models, which
-may begin with adaptation to the unlabelled texts. Every candidate predicts the held-out texts, and the weighted
-ensemble (model_selection.py) decides which are kept.
+n-grams; a linear probe of the encoder, and with few labels a class one that begins with their names; co-training on the
+unlabelled texts with a sentence encoder's vectors as a view, and its contrastive fine-tuning; LSA and co-training
+without the encoder; fine-tuning of other language models, which may begin with adaptation to the unlabelled texts.
+Every candidate predicts the held-out texts, and the weighted ensemble (model_selection.py) decides which are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from textgraft.core.errors import UserError
 from textgraft.linear.co_training import CoTrainedClassifier
 from textgraft.linear.methods import LINEAR_METHODS, FeatureMaps
+from textgraft.linear.ngram_counts import random_subset
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.costs import TRAINING, Costs
@@ -37,7 +39,9 @@ from textgraft.tasks.classification.model_selection import (
 )
 from textgraft.tasks.classification.rung_result import RungResult
 from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS
 from textgraft.tasks.classification.vector_cache import VectorCache
+from textgraft.tasks.classification.zero_shot_candidate import knows_by_name, zero_shot_candidate, zero_shot_name
 
 POOL_SHARE = 0.4
 """Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning."""
@@ -50,7 +54,8 @@ def adapted_name(name: str) -> str:
 
 def candidate_names(language_model: str) -> set[str]:
     """The names of all candidates that a language model is part of."""
-    return {language_model, linear_probe_name(language_model), encoder_co_training_name(language_model)}
+    names = (linear_probe_name, zero_shot_name, encoder_co_training_name)
+    return {language_model, *(name(language_model) for name in names)}
 
 
 def feature_maps(selection: SelectionContext) -> FeatureMaps:
@@ -146,10 +151,12 @@ class Ladder:
                 self.linear(name)
         for one in language_models:
             self.linear_probe(one.name, one.reading)
-        for one in language_models:
-            if "co-training" in methods and one.reading.source.compares:
-                self.encoder_co_training(one)
         sentence_encoders = [one for one in language_models if one.reading.source.compares]
+        if "co-training" in methods:
+            for one in sentence_encoders:
+                self.zero_shot(one)
+            for one in sentence_encoders:
+                self.encoder_co_training(one)
         for one in sentence_encoders:  # they have a view of the unlabelled texts already, and much to gain from labels
             self.fine_tuning(one)
         for name in on_the_pool:
@@ -234,6 +241,27 @@ class Ladder:
         probe = linear_probe_name(name)
         self._add(replace(adapted, name=probe, evaluate=lambda: replace(adapted.outcome, name=probe)))
 
+    def zero_shot(self, one: FineTuningCandidate) -> None:
+        """Classification by the names of the classes, a few labels and the unlabelled texts."""
+        name, selection, source = zero_shot_name(one.name), self.selection, one.reading.source
+        if not knows_by_name(selection):
+            return
+        texts, limit = selection.unlabelled, min(len(selection.unlabelled), MAX_POOL_TEXTS)
+        sizes = [size for size in pool_sizes(limit) if size <= limit] if limit else [1]
+        amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=POOL_SHARE).amount
+        if not amount:
+            return
+        sample = [texts[i] for i in random_subset(len(texts), amount, selection.seed)]
+        vectors, evaluated = self._vectors_of(one.name, source), self._evaluated_by(one.name, source)
+        self._add(zero_shot_candidate(name, source, selection, vectors, evaluated, sample))
+
+    def _on_pool(self, one: FineTuningCandidate, texts: int) -> float:
+        """Estimated seconds of regressions on so many unlabelled texts, and of encoding those that are not yet."""
+        source, pool = one.reading.source, self.selection.unlabelled
+        missing = max(0, texts - self._vectors_of(one.name, source).known(pool))
+        encoding = self.costs.encoding(source, pool) * missing / max(1, len(pool))
+        return encoding + self.costs.co_training(texts, source.model.encoder.output_dim)
+
     def encoder_co_training(self, one: FineTuningCandidate) -> None:
         """Co-training on the unlabelled texts with the encoder's vectors as a view."""
         name, selection, source = encoder_co_training_name(one.name), self.selection, one.reading.source
@@ -244,9 +272,7 @@ class Ladder:
         texts = selection.unlabelled
 
         def seconds(count: int) -> float:
-            encoding = self.costs.encoding(source, texts) * count / len(texts)
-            width = source.model.encoder.output_dim
-            return encoding + self.costs.linear("lsa", len(texts)) + self.costs.co_training(count, width)
+            return self._on_pool(one, count) + self.costs.linear("lsa", len(texts))
 
         amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=POOL_SHARE).amount
         if not amount:

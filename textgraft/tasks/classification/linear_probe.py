@@ -7,7 +7,7 @@ with the scaling folded into it, becomes the head of an ordinary classifier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ ABSENT_LOGIT = -30.0
 """The logit of a class that no training text had."""
 Cached = tuple[dict[str, NDArray], dict[str, Any]]
 """Arrays by name, and facts about their computation."""
+FitLayer = Callable[[Sequence[int]], tuple[NDArray[np.float64], str]]
+"""From indices of training texts to a layer (outputs, D + 1) fitted to these, and a description."""
 
 
 def linear_probe_name(language_model: str) -> str:
@@ -45,7 +47,22 @@ def linear_probe_name(language_model: str) -> str:
 def linear_probe_candidate(
     name: str, source: Artifact, selection: SelectionContext, vectors: Callable[[str], NDArray[np.float32]]
 ) -> Candidate:
-    """The linear probe of a language model as a candidate, cached in the run's folder.
+    """The linear probe of a language model as a candidate: layer_candidate with fit_probe."""
+
+    def fit(indices: Sequence[int]) -> tuple[NDArray[np.float64], str]:
+        return fit_probe(vectors("train")[indices], selection.targets[indices], selection.labels, selection.seed)
+
+    return layer_candidate(name, source, selection, vectors, fit)
+
+
+def layer_candidate(
+    name: str,
+    source: Artifact,
+    selection: SelectionContext,
+    vectors: Callable[[str], NDArray[np.float32]],
+    fit: FitLayer,
+) -> Candidate:
+    """A linear layer on a frozen language model as a candidate, cached in the run's folder.
 
     Args:
         name: Name of the candidate.
@@ -53,10 +70,11 @@ def linear_probe_candidate(
         selection: The data, the folds and the run.
         vectors: Function from the name of a part of the data, "train" or that which is measured on, to the model's
             vectors (N, D) of its texts. Others than the training texts are asked for when they are predicted.
+        fit: Fits the layer to some of the training texts.
     """
     part = selection.evaluation_split
     folder, labels, kind = selection.run.work / "candidates", selection.labels, selection.labels.kind
-    arrays, facts = _load_or_compute(folder / f"{name}.safetensors", lambda: _fit(vectors, selection))
+    arrays, facts = _load_or_compute(folder / f"{name}.safetensors", lambda: _fit(vectors, selection, fit))
     layer, held_out = arrays["layer"], arrays["held_out"]
     targets, indices = selection.targets, selection.held_out
     temperature = fit_temperature(held_out[indices], targets[indices], kind)
@@ -87,16 +105,15 @@ def _load_or_compute(path: Path, make: Callable[[], Cached]) -> Cached:
     return {key: tensor.numpy() for key, tensor in tensors.items()}, facts
 
 
-def _fit(vectors: Callable[[str], NDArray[np.float32]], selection: SelectionContext) -> Cached:
+def _fit(vectors: Callable[[str], NDArray[np.float32]], selection: SelectionContext, fit: FitLayer) -> Cached:
     """Fit the layer, and predict the texts that each fold holds out by layers fitted on the other folds."""
-    labels, targets = selection.labels, selection.targets
+    texts, labels = len(selection.train), selection.labels
     with Meter() as meter:
         rows = vectors("train")
-        layer, about = fit_probe(rows, targets, labels, selection.seed)
-        held_out = np.full((len(targets), labels.num_outputs), np.nan)
+        layer, about = fit(range(texts))
+        held_out = np.full((texts, labels.num_outputs), np.nan)
         for kept, indices in selection.splits:
-            of_fold, _ = fit_probe(rows[kept], targets[kept], labels, selection.seed)
-            held_out[indices] = answers(of_fold, rows[indices])
+            held_out[indices] = answers(fit(kept)[0], rows[indices])
     facts = {"about": about, "seconds": meter.seconds, "peak_mb": meter.peak_mb}
     return {"layer": layer, "held_out": held_out}, facts
 

@@ -55,6 +55,10 @@ class VectorCache:
             return self._embed([])
         return np.stack([self._vectors[key] for key in keys])
 
+    def known(self, texts: Sequence[str]) -> int:
+        """How many of the texts are encoded already."""
+        return sum(_key(text) in self._vectors for text in texts) if self._vectors else 0
+
     def _encode(self, texts: dict[bytes, str]) -> None:
         with Bar(show=bool(self.title) and len(texts) > CHUNK) as bar:
             task = bar.add_task(self.title, total=len(texts))
