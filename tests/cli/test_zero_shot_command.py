@@ -38,7 +38,7 @@ def test_predictions_a_classifier_and_its_accuracy(
     rows = [json.loads(line) for line in shown.out.splitlines()]
     assert shown.code == 0, shown
     assert [row["line"] for row in rows] == list(range(2, 26))
-    assert set(rows[0]) == {"line", "text", "input_label", "label", "confidence"}
+    assert set(rows[0]) == {"line", "text", "input_label", "label", "confidence", "known"}
     assert "self-training on 224 unlabelled texts" in shown.err
     assert "on 20 labelled texts" in shown.err
     assert f"Written: {out}" in shown.err

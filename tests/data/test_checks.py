@@ -48,6 +48,8 @@ def test_clean_data_has_no_problem() -> None:
             (13, 14, 15, 16),
         ),
         (["a\0b"], None, "control-characters", "warning", (13,)),
+        (["lo\ufeffvely", "won\u00adder", "می\u200cخواهم 👩\u200d👧"], None, "invisible-characters", "note", (13, 14)),
+        (["lovely day", "lo\u200bvely\u00a0day"], None, "near-duplicate", "note", (14,)),
         (["good<br /><br />film", "salt &amp; pepper", "I <3 it; a<b"], None, "html", "note", (13, 14)),
     ],
 )
@@ -55,6 +57,15 @@ def test_each_problem_is_found_where_it_is(texts: list, labels: list, name: str,
     problems = found(check(labelled(texts, labels)))
     assert problems[name][0] == severity
     assert sorted(problems[name][1]) == sorted(rows)
+
+
+def test_invisible_characters_are_counted_by_name() -> None:
+    texts = ["The café was lo\ufeffvely", "soft\u00adly, soft\u00adly", "he\u200cllo"]
+    (problem,) = check(labelled(texts))
+    assert problem.message == (
+        "3 texts with invisible characters (U+00AD soft hyphen: 2, U+FEFF zero width no-break space: 1, "
+        "U+200C zero width non-joiner: 1)."
+    )
 
 
 @pytest.mark.parametrize("text", ["NÃO É ASSIM", "Â la carte", "25 °C – “naïve” café", "สวัสดีครับ", "шутка", "à la mode"])

@@ -26,6 +26,7 @@ from textgraft.data.windows import (
 )
 from textgraft.text import wordpiece
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import visible
 
 TEXTS = [
     "The TOWER is 330 metres tall; it was built in 1889, and painted (again!) in 1892.",
@@ -195,3 +196,20 @@ def test_the_stream_gives_every_window_once_and_goes_on_anywhere() -> None:
             assert not batch.answerable[row, length:].any()
             assert batch.segments[row].tolist()[:length] == [int(i >= window.second) for i in range(length)]
             assert batch.targets[row].tolist() == list(window.target)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_answers_in_a_context_with_invisible_characters_are_of_the_users_text(name: str) -> None:
+    """Ids are those of the clean text, and each span is the user's own characters, hidden ones included."""
+    clean = "The TOWER is 330 metres tall; it was built in 1889."
+    given = "The\u00a0TO\u00adWER  is\t330 me\u200btres tall; it was\u2009built in 18\ufeff89."
+    expected, tokens = (tokenize(tokenizer(name), text, "visible") for text in (clean, given))
+    assert np.array_equal(tokens.ids, expected.ids)
+    for (a, b), (start, end) in zip(expected.spans, tokens.spans, strict=True):
+        assert visible(given[start:end]) == clean[a:b]
+    begin = given.index("18\ufeff89")
+    question = Question("1", "when?", (Answer("18\ufeff89", begin),))
+    windows = encode_questions([(given, question)], tokenizer(name), WindowSettings(64), form="visible")
+    (window,) = (window for window in windows if window.has_answer)
+    first, last = (position - window.first for position in window.target)
+    assert given[window.spans[first, 0] : window.spans[last, 1]] == "18\ufeff89"

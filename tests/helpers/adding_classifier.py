@@ -35,3 +35,6 @@ class Adding:
             return sums
         chance = 1 / (1 + np.exp(-sums))
         return np.stack([1 - chance, chance], axis=1)
+
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        return np.ones(len(texts), dtype=bool)

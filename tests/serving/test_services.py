@@ -38,7 +38,8 @@ def near(value: Any) -> Any:
 def test_texts(models: dict[str, Path], name: str) -> None:
     expected = list(load(models[name], precision="fp32").predict(TEXTS))
     wanted = [
-        {"label": one.label, "confidence": one.confidence, "probabilities": one.probabilities} for one in expected
+        {"label": one.label, "confidence": one.confidence, "known": one.known, "probabilities": one.probabilities}
+        for one in expected
     ]
     assert told(models[name], {"texts": TEXTS}) == near(wanted)
 

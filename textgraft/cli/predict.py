@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,9 +62,10 @@ def predict(
 
     A row has the columns of FILE, its line where there is no id, and the prediction. CSV is written with the delimiter
     of FILE, and with its byte order mark, in UTF-8. A column of FILE that has the name of one of the prediction's
-    becomes input_NAME.
+    becomes input_NAME. `known` is false for a text in which the model knows nothing, such as random letters or another
+    script.
     """
-    from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty
+    from textgraft.tasks.classification.predictor import load_classifier, warn_of_empty, warn_of_unknown
 
     validate_out_file(out, ROW_FORMATS, "predictions")
     o.use_threads(threads)
@@ -71,8 +73,11 @@ def predict(
     columns = {"text": text, "text2": text2, "id": id, "encoding": encoding, "delimiter": delimiter}
     given = texts_from_options(input_text, input_text2)
     begun, texts = keyed_texts(file, given, classifier.reads, columns, Kept.parse(keep))
-    predictions = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
-    rows = (with_prediction(row, _row(one, probabilities)) for row, one in zip(begun, predictions))
+    texts, shown = tee(texts)
+    answers = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
+    predictions = warn_of_unknown(shown, answers)
+    # The predictions come first, so that they are asked for after the last one, and can warn.
+    rows = (with_prediction(row, _row(one, probabilities)) for one, row in zip(predictions, begun))
     if as_json and out is None:
         print_json({"predictions": list(rows)})
         return
@@ -91,4 +96,5 @@ def predict(
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
     row |= {} if prediction.option is None else {"option": prediction.option}
+    row["known"] = prediction.known
     return row | ({"probabilities": rounded(prediction.probabilities)} if probabilities else {})

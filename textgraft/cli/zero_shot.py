@@ -99,6 +99,7 @@ def zero_shot(
 def _rows(begun: Iterator[dict[str, Any]], result: ZeroShotResult, probabilities: bool) -> Iterator[dict[str, Any]]:
     for beginning, prediction in zip(begun, result.predictions):
         row: dict[str, Any] = {"label": prediction.label, "confidence": four_digits(prediction.confidence)}
+        row |= {"known": prediction.known}
         row |= {"probabilities": rounded(prediction.probabilities)} if probabilities else {}
         yield with_prediction(beginning, row)
 

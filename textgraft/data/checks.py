@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,7 @@ from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import missing_labels
 from textgraft.data.readers import read
 from textgraft.data.targets import label_names, target_of
+from textgraft.text.visible import invisible_characters, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +27,7 @@ Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 _LINES_KEPT = 100
 _LINES_SHOWN = 8
+_NAMES_SHOWN = 4
 LEAK_SHARE = 0.01
 """Share of held-out texts that may be in training before it is an error: short ones ("Thank you!") recur by chance."""
 TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
@@ -170,6 +173,7 @@ def _texts(count: int) -> str:
 def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
     """Problems of single texts."""
     indices: dict[str, list[int]] = defaultdict(list)
+    invisible: Counter[str] = Counter()
     for index, text in enumerate(part.texts):
         if not text or text.isspace():
             indices["empty"].append(index)
@@ -180,6 +184,9 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
             indices["garbled"].append(index)
         if _CONTROL.search(text):
             indices["control"].append(index)
+        if found := invisible_characters(text):
+            indices["invisible"].append(index)
+            invisible.update(found)
         if _HTML.search(text):
             indices["html"].append(index)
     if not part.texts or len(indices["empty"]) == len(part.texts):
@@ -196,6 +203,12 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
     if control := indices["control"]:
         message = f"{_texts(len(control))} with NUL bytes or other control characters."
         yield _problem("warning", "control-characters", message, part, control, "Remove them.")
+    if invisible:
+        kinds = ", ".join(f"{_name(char)}: {count:,}" for char, count in invisible.most_common(_NAMES_SHOWN))
+        more = ", …" if len(invisible) > _NAMES_SHOWN else ""
+        message = f"{_texts(len(indices['invisible']))} with invisible characters ({kinds}{more})."
+        remedy = "Models take texts without them; remove them for other programs."
+        yield _problem("note", "invisible-characters", message, part, indices["invisible"], remedy)
     if long := indices["long"]:
         longest = max(len(part.texts[i]) for i in long)
         message = f"{_texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
@@ -203,6 +216,11 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
     if html := indices["html"]:
         message = f"{_texts(len(html))} with HTML left over (such as <br /> or &amp;)."
         yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
+
+
+def _name(char: str) -> str:
+    """Code point and name of a character, as in U+FEFF zero width no-break space."""
+    return f"U+{ord(char):04X} {unicodedata.name(char, '').lower()}".rstrip()
 
 
 def _check_tokens(
@@ -348,7 +366,7 @@ def shared_texts(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool
 
 def _folded_digest(text: str) -> bytes:
     """16 bytes, equal for texts that differ in case and white space only; empty for an empty text."""
-    folded = " ".join(text.casefold().split())
+    folded = " ".join(visible(text).casefold().split())
     return hashlib.blake2b(folded.encode("utf-8", "replace"), digest_size=16).digest() if folded else b""
 
 
@@ -367,7 +385,7 @@ def _alike(counts: Counter[str]) -> Iterator[list[str]]:
     folded: dict[str, list[str]] = defaultdict(list)
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
         letters = any(character.isalpha() for character in name)  # else -1 and 1 would be equal
-        folded[re.sub(r"[\s_-]+", "", name.casefold()) if letters else name].append(name)
+        folded[re.sub(r"[\s_-]+", "", visible(name).casefold()) if letters else name].append(name)
     return (group for group in folded.values() if len(group) > 1)
 
 

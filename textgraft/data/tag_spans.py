@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from textgraft.core.errors import UserError
 from textgraft.data.conll import Illegal, Sentence
 from textgraft.data.tags import Entity, tags_of
-from textgraft.text.words import split_words
+from textgraft.text.words import split_visible_words
 
 _SHOWN = 40  # characters of a text in a message
 
@@ -33,8 +33,8 @@ class Span:
 
 
 def from_text(text: str) -> Sentence:
-    """Split a text into words, with their offsets."""
-    spans = split_words(text)
+    """Split a text into words, with their offsets; an invisible character splits none."""
+    spans = split_visible_words(text)
     return Sentence(tuple(text[a:b] for a, b in spans), (), text, tuple(spans))
 
 

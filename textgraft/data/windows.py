@@ -18,8 +18,10 @@ from textgraft.core.errors import UserError
 from textgraft.data.squad import Question
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
+from textgraft.text.normalize import Aligned
 from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import RAW, VISIBLE, TextForm, align_visible
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
@@ -98,8 +100,12 @@ class Window:
         return self.target[0] != NO_ANSWER
 
 
-def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
-    """Tokens of a text without special tokens."""
+def tokenize(tokenizer: Tokenizer, text: str, form: TextForm = RAW) -> TokenizedText:
+    """Tokens of a text in this form without special tokens, with spans in the text as it is given."""
+    if form == VISIBLE:
+        aligned = align_visible(text)
+        tokens = tokenize(tokenizer, aligned.text)
+        return tokens if aligned.text == text else TokenizedText(tokens.ids, _original_spans(tokens.spans, aligned))
     encoding = tokenizer.encode(text)
     ids, spans = encoding.ids, encoding.offsets
     if isinstance(tokenizer, WordPieceTokenizer | CharacterEncodingTokenizer):
@@ -115,6 +121,14 @@ def tokenize(tokenizer: Tokenizer, text: str) -> TokenizedText:
         ids, spans = ids[1:], spans[1:]
     trimmed = [_trimmed(text, start, end) for start, end in spans]
     return TokenizedText(np.array(ids, dtype=np.int32), np.array(trimmed, dtype=np.int64).reshape(-1, 2))
+
+
+def _original_spans(spans: np.ndarray, aligned: Aligned) -> np.ndarray:
+    """Spans (C, 2) in the text that `aligned` was made of."""
+    size = aligned.ends[-1] if aligned.ends else 0
+    starts, ends = np.array([*aligned.starts, size]), np.array([0, *aligned.ends])
+    first, last = starts[spans[:, 0]], ends[spans[:, 1]]
+    return np.stack([first, np.where(spans[:, 0] < spans[:, 1], last, first)], axis=1)
 
 
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
@@ -166,6 +180,7 @@ def encode_questions(
     settings: WindowSettings,
     *,
     direction: Direction = "both",
+    form: TextForm = RAW,
 ) -> list[Window]:
     """Windows of all questions, in order; targets are the first answers.
 
@@ -177,16 +192,17 @@ def encode_questions(
         tokenizer: The tokenizer.
         settings: Sizes of the windows.
         direction: Direction of the encoder.
+        form: The form in which the model takes texts.
 
     Raises:
         UserError: A question leaves no room for its context.
     """
     text = lru_cache(maxsize=8)(
-        lambda context: tokenize(tokenizer, context)
+        lambda context: tokenize(tokenizer, context, form)
     )  # questions about one context are consecutive
     windows: list[Window] = []
     for number, (context, question) in enumerate(questions):
-        words = tokenize(tokenizer, question.text).ids[: settings.max_question]
+        words = tokenize(tokenizer, question.text, form).ids[: settings.max_question]
         marks = tokenizer.window_marks
         room = settings.max_tokens - len(words) - len(marks.before) - len(marks.between) - len(marks.after)
         if room < 1:

@@ -107,7 +107,8 @@ def distil_classifier(
     )
     record["data"] = {name: {"texts": len(part), "sha256": identity["data"][name]} for name, part in parts.items()}
     record |= _record_facts(teacher, options, data) | {"history": history, "seconds": seconds}
-    artifact = Artifact(model, source.tokenizer, teacher.labels, record, embedding=source.embedding)
+    more: dict[str, Any] = {"embedding": source.embedding, "text_form": source.text_form}
+    artifact = Artifact(model, source.tokenizer, teacher.labels, record, **more)
     answers = {name: _outputs(plan, model, data, name) for name in parts if name != "train"}
     record["agreement"] = _agreement(teacher.labels, data.answers["held out"], answers["held out"])
     record["sizes"] = _sizes(teacher, saved_members, artifact, parts["held out"][:TIMED_TEXTS])

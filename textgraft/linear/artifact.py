@@ -67,6 +67,10 @@ class LinearArtifact:
         """
         return scaled(self.model.outputs(texts), self.labels, self.run.get("temperature"))
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which the classifier's vocabulary knows something."""
+        return self.model.knows(texts)
+
     @property
     def has_vectors(self) -> bool:
         """True if `embed` is available: n-gram models have no dense vectors."""

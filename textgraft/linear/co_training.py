@@ -133,6 +133,11 @@ class Views:
         """Probabilities (N, C) of the classifier on n-gram rows (N, V)."""
         return self.ngram_layer.probabilities(rows @ diags(self.scale), self.width)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which one view knows something."""
+        known = [self.ngrams.knows(texts), *(view.knows(texts) for view in self.feature_maps.values())]
+        return np.logical_or.reduce(known)
+
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Coordinates (N, D) of the texts under all feature maps, concatenated."""
         return np.concatenate([feature_map.transform(texts) for feature_map in self.feature_maps.values()], axis=1)

@@ -18,6 +18,7 @@ from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.state import State
 from textgraft.models.artifact import Artifact, from_files
 from textgraft.models.model_folder import RESTORE
+from textgraft.text.visible import RAW, TEXT_FORM
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 
@@ -78,6 +79,10 @@ class EncoderFeatures:
         """Coordinates (N, D) of texts whose n-grams are counted."""
         return self.transform(texts.texts)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which the encoder's vocabulary knows something."""
+        return self.encoder.knows(texts)
+
     def size_in_bytes(self) -> int:
         """Size of the encoder's weights and the rotation."""
         weights = sum(value.numel() * value.element_size() for value in self.encoder.model.values().values())
@@ -103,7 +108,8 @@ class EncoderFeatures:
             TOKENIZER: json.dumps(state.documents.get("tokenizer")).encode(),
             "run.json": json.dumps(state.setting("run", dict)).encode(),
         }
-        config = {**state.setting("encoder", dict), "files": dict.fromkeys(files, "")}
+        # Classifiers of earlier versions were fitted to vectors of raw texts.
+        config = {TEXT_FORM: RAW, **state.setting("encoder", dict), "files": dict.fromkeys(files, "")}
         try:
             features = cls(from_files(files, config), max_tokens=state.settings.get("max_tokens"))
         except UserError as error:

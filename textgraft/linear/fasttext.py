@@ -27,6 +27,7 @@ from textgraft.data.examples import TargetKind
 from textgraft.data.targets import TARGETS
 from textgraft.linear.ngrams import WORD, is_space_separated
 from textgraft.metrics.classification import document_scores
+from textgraft.text.visible import visible
 from textgraft.training.uncompiled_optimizers import SGD
 
 DIMENSIONS = 10
@@ -215,6 +216,7 @@ def hashed_ngrams(text: str, *, words: bool = True, bins: int = BINS) -> NDArray
     >>> len(hashed_ngrams("a good film"))
     5
     """
+    text = visible(text)
     parts = re.findall(WORD, text.lower()) if words else [c for c in text.lower() if not c.isspace()]
     hashes = np.array([zlib.crc32(part.encode("utf-8", "surrogatepass")) for part in parts], dtype=np.uint64)
     grams = [hashes]

@@ -51,6 +51,10 @@ class FittedModel(Protocol):
         """Coordinates (N, D) of the texts; None without a dense feature map."""
         ...
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which something is known."""
+        ...
+
     def size_in_bytes(self) -> int: ...
 
     def state(self) -> State: ...
@@ -81,6 +85,9 @@ class NgramModel:
     def vectors(self, texts: Sequence[str]) -> None:
         """None: the sparse rows have a column per n-gram."""
         return None
+
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        return self.ngrams.knows(texts)
 
     def size_in_bytes(self) -> int:
         return self.output.size_in_bytes() + self.ngrams.size_in_bytes()
@@ -116,6 +123,9 @@ class FeatureMapModel:
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self.feature_map.transform(texts)
+
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        return self.feature_map.knows(texts)
 
     def size_in_bytes(self) -> int:
         return self.output.size_in_bytes() + self.feature_map.size_in_bytes()

@@ -46,6 +46,10 @@ class FeatureMap(Protocol):
         """
         ...
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts in which something is known."""
+        ...
+
     def size_in_bytes(self) -> int: ...
 
     def state(self) -> State: ...
@@ -109,6 +113,10 @@ class LSAFeatures:
     def _project(self, rows: csr_matrix) -> NDArray[np.float64]:
         has_ngrams = np.diff(rows.indptr) > 0
         return np.asarray((rows @ self._components - self._centre) * has_ngrams[:, None]).astype(np.float64)
+
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with known n-grams."""
+        return self._ngrams.knows(texts)
 
     def size_in_bytes(self) -> int:
         """Size of the components and of the n-grams."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,6 +15,7 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, T
 from textgraft.core.errors import UserError
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.state import State
+from textgraft.text.visible import RAW, TEXT_FORM, VISIBLE, TextForm, text_form, visible
 from textgraft.text.words import RUN_ON
 
 MIN_SPACE_SHARE = 0.09
@@ -22,13 +24,27 @@ MIN_SPACE_SHARE = 0.09
 _PUNCTUATION = r"!-/:-@\[-`{-~¡«»¿،؛؟।\u2010-\u2027\u2030-\u205e\u3000-\u303f"
 # Everything but punctuation and white space; \w+ would drop emoji and split Hindi at its vowel signs.
 WORD = rf"[^\s{_PUNCTUATION}]+|[!?]"
+WORDS = "word 1-2-grams"
+KNOWN_SHARE = 0.25
+"""Share of a text's character n-grams that random letters hardly reach, and a misspelt word does."""
 # Saved models hold these names and no patterns: a changed pattern needs a new artifact.FORMAT.
 KINDS: dict[str, dict[str, Any]] = {
-    "word 1-2-grams": {"token_pattern": WORD, "ngram_range": (1, 2)},
+    WORDS: {"token_pattern": WORD, "ngram_range": (1, 2)},
     "character 3-5-grams": {"analyzer": "char_wb", "ngram_range": (3, 5)},
     "character 1-3-grams": {"analyzer": "char", "ngram_range": (1, 3)},
 }
 _COMMON = {"sublinear_tf": True, "dtype": np.float32}
+
+
+def analysis(kind: str, form: TextForm) -> dict[str, Any]:
+    """Options of a vectorizer for a key of KINDS, of texts in a form."""
+    # strip_accents is the vectorizer's place for a function of the lower-cased text.
+    return KINDS[kind] | {"strip_accents": visible if form == VISIBLE else None}
+
+
+def form_of(state: State) -> TextForm:
+    """The form of the texts in a state; raw in those of earlier versions. Raises UserError for an unknown one."""
+    return text_form(state.settings.get(TEXT_FORM, RAW))
 
 
 def is_space_separated(texts: Sequence[str]) -> bool:
@@ -73,7 +89,9 @@ class Counts:
             UserError: No text contains a word.
         """
         for minimum in (min_df, 1):
-            counter = CountVectorizer(min_df=minimum, max_features=max_features, dtype=np.float32, **KINDS[kind])
+            counter = CountVectorizer(
+                min_df=minimum, max_features=max_features, dtype=np.float32, **analysis(kind, VISIBLE)
+            )
             try:
                 counts = counter.fit_transform(texts)
             except ValueError:
@@ -83,7 +101,7 @@ class Counts:
 
     def count(self, texts: Sequence[str]) -> csr_matrix:
         """Occurrences (M, V) of the same n-grams in other texts."""
-        counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **KINDS[self.name])
+        counter = CountVectorizer(vocabulary=self.words, dtype=np.float32, **analysis(self.name, VISIBLE))
         return counter.transform(texts)
 
     def columns(self, words: Sequence[str]) -> csr_matrix:
@@ -135,6 +153,7 @@ class Ngrams:
             counts: Occurrences in the same texts, one entry per kind of n-gram.
         """
         self._vectorizers: dict[str, TfidfVectorizer] = {}
+        self._form = VISIBLE
         rows = []
         for kind in counts:
             transformer = TfidfTransformer(sublinear_tf=True).fit(kind.counts)
@@ -142,7 +161,7 @@ class Ngrams:
                 transformer.idf_ = (transformer.idf_ * residual_idf_shares(kind.counts) ** POWER).astype(
                     kind.counts.dtype
                 )
-            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, transformer.idf_)
+            self._vectorizers[kind.name] = _vectorizer(kind.name, kind.words, transformer.idf_, VISIBLE)
             rows.append(transformer.transform(kind.counts))
         return hstack(rows).tocsr()
 
@@ -167,6 +186,14 @@ class Ngrams:
             return csr_matrix((0, self.width))
         return hstack([v.transform(texts) for v in self._vectorizers.values()]).tocsr()
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts of which enough n-grams are in the vocabulary (knows_ngrams) for one kind."""
+        known = np.zeros(len(texts), dtype=bool)
+        for kind, vectorizer in self._vectorizers.items():
+            for i in np.flatnonzero(~known).tolist():
+                known[i] = knows_ngrams(vectorizer, kind, texts[i])
+        return known
+
     def transform_counts(self, counts: csr_matrix) -> csr_matrix:
         """Rows (N, V) of counted texts, for one kind of n-gram; `counts` is not modified."""
         (vectorizer,) = self._vectorizers.values()
@@ -187,7 +214,7 @@ class Ngrams:
             parts[str(number)] = State(
                 arrays={"idf": vectorizer.idf_}, documents={"words": _ordered_ngrams(vectorizer)}
             )
-        settings = {"kinds": list(self._vectorizers), "characters": self.characters}
+        settings = {"kinds": list(self._vectorizers), "characters": self.characters, TEXT_FORM: self._form}
         return State(settings | {"max_features": self.max_features, "min_df": self.min_df}).with_parts(parts)
 
     @classmethod
@@ -201,12 +228,33 @@ class Ngrams:
         kinds = state.setting("kinds", list)
         if not kinds or not set(kinds) <= KINDS.keys():
             raise ValueError(f"unknown kinds of n-gram: {kinds}")
-        ngrams._vectorizers = {}
+        ngrams._vectorizers, ngrams._form = {}, form_of(state)
         for i, kind in enumerate(kinds):
             part = state.part(str(i))
             words = part.word_list("words")
-            ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)))
+            ngrams._vectorizers[kind] = _vectorizer(kind, words, part.array("idf", len(words)), ngrams._form)
         return ngrams
+
+
+def knows_ngrams(vectorizer: CountVectorizer, kind: str, text: str) -> bool:
+    """True if a word of the text is in the vocabulary, or KNOWN_SHARE of its n-grams of two characters or more.
+
+    Only those with a letter count, unless the text has none.
+
+    Args:
+        vectorizer: The vocabulary.
+        kind: A key of KINDS.
+        text: A raw text.
+    """
+    shown = vectorizer.build_preprocessor()(text)
+    spells = any(map(str.isalpha, shown))
+    if kind == WORDS:
+        grams = {word for word in re.findall(WORD, shown) if not spells or any(map(str.isalpha, word))}
+    else:
+        grams = {gram for gram in vectorizer.build_analyzer()(text) if len(gram.strip()) > 1 or not spells}
+        grams = {gram for gram in grams if not spells or any(map(str.isalpha, gram))}
+    known = len(grams & vectorizer.vocabulary_.keys())
+    return known > 0 and (kind == WORDS or known >= KNOWN_SHARE * len(grams))
 
 
 def _ordered_ngrams(vectorizer: TfidfVectorizer) -> list[str]:
@@ -214,7 +262,7 @@ def _ordered_ngrams(vectorizer: TfidfVectorizer) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def _vectorizer(kind: str, words: Sequence[str], weights: NDArray) -> TfidfVectorizer:
-    vectorizer = TfidfVectorizer(vocabulary=words, **_COMMON, **KINDS[kind])
+def _vectorizer(kind: str, words: Sequence[str], weights: NDArray, form: TextForm) -> TfidfVectorizer:
+    vectorizer = TfidfVectorizer(vocabulary=words, **_COMMON, **analysis(kind, form))
     vectorizer.idf_ = weights
     return vectorizer

@@ -56,6 +56,10 @@ class PairNgrams:
         second_only = second - second.multiply(first > 0)
         return hstack([first, second, shared, second_only, csr_matrix(overlap(first, second))]).tocsr()
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the pairs of which one text's n-grams are known."""
+        return self.ngrams.knows(texts)
+
     def size_in_bytes(self) -> int:
         return self.ngrams.size_in_bytes()
 

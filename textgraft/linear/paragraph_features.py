@@ -12,11 +12,12 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
 
 from textgraft.linear.ngram_counts import NgramCounts
-from textgraft.linear.ngrams import KINDS
+from textgraft.linear.ngrams import KINDS, analysis, form_of, knows_ngrams
 from textgraft.linear.paragraph_vectors import NgramVectors
 from textgraft.linear.residual_idf import POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions
 from textgraft.linear.state import State
+from textgraft.text.visible import TEXT_FORM, VISIBLE, TextForm
 
 EPOCHS = 4
 AXES_SAMPLE = 10_000
@@ -48,7 +49,8 @@ class ParagraphFeatures:
         """Fit to texts whose n-grams are counted."""
         whole = texts.whole.counts
         self._kind, self._words = texts.whole.name, texts.whole.words
-        self._vectorizer = _vectorizer(self._kind, self._words)
+        self._form = VISIBLE
+        self._vectorizer = _vectorizer(self._kind, self._words, VISIBLE)
         weights = residual_idf_shares(whole) ** POWER
         self._ngrams = NgramVectors.initialize(whole, weights, self.dimensions, self.seed)
         self._ngrams.train(*texts.halves, epochs=self.epochs, seed=self.seed)
@@ -81,6 +83,10 @@ class ParagraphFeatures:
         has_ngrams = np.diff(counts.indptr) > 0
         return np.asarray((self._ngrams.infer(counts) - self._centre) * has_ngrams[:, None] @ self._axes)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with known n-grams."""
+        return np.array([knows_ngrams(self._vectorizer, self._kind, text) for text in texts], dtype=bool)
+
     def size_in_bytes(self) -> int:
         """Size of the vectors, the n-grams and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._words)
@@ -89,7 +95,7 @@ class ParagraphFeatures:
     def state(self) -> State:
         """The n-grams in the order of their vectors, the vectors (V, D) as float16, and the axes."""
         settings: dict[str, Any] = {"dimensions": self.dimensions, "epochs": self.epochs, "seed": self.seed}
-        settings |= {"about": self.about, "kind": self._kind}
+        settings |= {"about": self.about, "kind": self._kind, TEXT_FORM: self._form}
         arrays = {
             "vectors": self._ngrams.vectors.numpy().astype(np.float16),
             "weights": self._ngrams.weights.numpy(),
@@ -108,7 +114,8 @@ class ParagraphFeatures:
         if features._kind not in KINDS:
             raise ValueError(f"unknown kind of n-gram: {features._kind}")
         features._words = state.word_list("words")
-        features._vectorizer = _vectorizer(features._kind, features._words)
+        features._form = form_of(state)
+        features._vectorizer = _vectorizer(features._kind, features._words, features._form)
         count = len(features._words)
         vectors = torch.from_numpy(state.array("vectors", count, None))
         weights, shares = state.array("weights", count), state.array("shares", count)
@@ -121,5 +128,5 @@ class ParagraphFeatures:
         return features
 
 
-def _vectorizer(kind: str, words: Sequence[str]) -> CountVectorizer:
-    return CountVectorizer(vocabulary=words, dtype=np.float32, **KINDS[kind])
+def _vectorizer(kind: str, words: Sequence[str], form: TextForm) -> CountVectorizer:
+    return CountVectorizer(vocabulary=words, dtype=np.float32, **analysis(kind, form))

@@ -18,6 +18,7 @@ from textgraft.core.errors import UserError
 from textgraft.linear.ngram_counts import MAX_TEXTS
 from textgraft.linear.ngrams import WORD, is_space_separated
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import FORMS, VISIBLE, TextForm, visible
 from textgraft.word_embeddings.word_vectors import WordVectors
 
 WINDOW = 5
@@ -149,10 +150,11 @@ class Segmenter:
 
     Args:
         tokenizer: Subword tokenizer; None to split into words.
+        form: The form of the texts (text.visible).
     """
 
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer | None, form: TextForm = VISIBLE) -> None:
+        self.tokenizer, self.form = tokenizer, form
         self.about = "subwords" if tokenizer else "words"
         self._analyse = TfidfVectorizer(token_pattern=WORD).build_analyzer()
 
@@ -161,10 +163,11 @@ class Segmenter:
         """A segmenter into words where spaces separate them, else into subwords trained on the texts."""
         if is_space_separated(texts):
             return cls(None)
-        return cls(Tokenizer.train(texts, vocab_size=SUBWORDS, max_unspaced=MAX_UNSPACED_CHARACTERS))
+        return cls(Tokenizer.train(map(visible, texts), vocab_size=SUBWORDS, max_unspaced=MAX_UNSPACED_CHARACTERS))
 
     def segment(self, text: str) -> Sequence[str]:
         """Words or subwords of a text."""
+        text = FORMS[self.form](text)
         if self.tokenizer is None:
             return self._analyse(text)
         return [self.tokenizer.tokens[i] for i in self.tokenizer.encode_batch([text])[0][1:]]

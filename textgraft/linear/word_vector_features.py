@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.linear.ngram_counts import NgramCounts
+from textgraft.linear.ngrams import form_of
 from textgraft.linear.pool_words import PoolWords, Segmenter, encode
 from textgraft.linear.residual_idf import CONCENTRATED, POWER, residual_idf_shares
 from textgraft.linear.split_half_cca import MIN_TEXTS, cca_directions, split_halves
 from textgraft.linear.state import State
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import TEXT_FORM
 from textgraft.word_embeddings.word_vectors import WordVectors
 
 RARITY = 1e-3
@@ -89,6 +91,13 @@ class WordVectorFeatures:
         """Coordinates (N, D) of counted texts, which are segmented again: words are not n-grams, nor are subwords."""
         return self.transform(texts.texts)
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with a known word, or subword of two characters or more."""
+        least = 1 if self._segmenter.tokenizer is None else 2
+        segments = [self._segmenter.segment(text) for text in texts]
+        known = [any(w in self._ids and len(w.strip("▁")) >= least for w in words) for words in segments]
+        return np.array(known, dtype=bool)
+
     def size_in_bytes(self) -> int:
         """Size of the vectors, the words and the axes."""
         words = sum(len(word.encode("utf-8", "surrogatepass")) for word in self._ids)
@@ -96,7 +105,8 @@ class WordVectorFeatures:
 
     def state(self) -> State:
         """The words in the order of their vectors, the vectors (V, D) as float16, and the axes."""
-        settings = {"dimensions": self.dimensions, "even": self.residual_idf, "seed": self.seed, "about": self.about}
+        settings: dict[str, Any] = {"dimensions": self.dimensions, "even": self.residual_idf, "seed": self.seed}
+        settings |= {"about": self.about, TEXT_FORM: self._segmenter.form}
         arrays = {
             "vectors": self.vectors.astype(np.float16),
             "weights": self._weights,
@@ -120,7 +130,8 @@ class WordVectorFeatures:
         features._weights = state.array("weights", len(words))
         features._centre, features._axes = state.array("centre", width), state.array("axes", width, width)
         tokenizer = state.documents.get("tokenizer")
-        features._segmenter = Segmenter(None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer)))
+        subwords = None if tokenizer is None else Tokenizer.from_json(json.dumps(tokenizer))
+        features._segmenter = Segmenter(subwords, form_of(state))
         return features
 
     def _encode(self, text: str) -> NDArray[np.int32]:

@@ -23,6 +23,7 @@ from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
 from textgraft.data.labels import Labels
 from textgraft.data.sequences import TokenIds, Truncation, encode_beginnings, encode_texts
+from textgraft.data.text_forms import in_form
 from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.models.card import model_card
 from textgraft.models.default_recipes import DEFAULT, recommended_recipe, with_bundled_recipe
@@ -43,7 +44,9 @@ from textgraft.models.sentence_embedding import KEY, SentenceEmbedding, sentence
 from textgraft.models.text_vectors import embed_texts
 from textgraft.models.upgrade import upgraded_weights
 from textgraft.nn.layer_aggregation import LAST
+from textgraft.text import known_texts
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import RAW, TEXT_FORM, VISIBLE, TextForm, text_form
 
 STACK = "textgraft.word_embeddings.stack:Stack.load"
 """Loader of the frozen models in a tagger's folder."""
@@ -51,6 +54,8 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """The files of every artifact, beside config.json and README.md; a classifier has labels.json too."""
 OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
 """Files of the frozen models' folders whose hashes are in a tagger's own config.json."""
+GENERAL_HEADS = ("bidirectional_language_model", "features", "language_model", "masked_language_model")
+"""Heads of models that no task has trained yet."""
 TARGET = "target_tokenizer.json"
 """A further file of a translator."""
 
@@ -83,6 +88,10 @@ class Predictor(Protocol):
         """A classifier's probabilities (N, C) in the order of `labels.names`, or standardised values (N,)."""
         ...
 
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Mask (N,) of the texts in which a classifier's vocabulary knows something."""
+        ...
+
     def embed(
         self,
         texts: Sequence[str],
@@ -113,6 +122,7 @@ class Artifact:
         stack: Frozen models whose word vectors are a tagger's input (word_embeddings.stack.Stack); they are saved as
             folders inside its own.
         embedding: How the model represents a whole text by one vector, if it was trained to do so.
+        text_form: The form in which tasks give it texts (text.visible).
     """
 
     model: Model
@@ -122,6 +132,7 @@ class Artifact:
     target: Tokenizer | None = None
     stack: Any = None  # a word_embeddings.stack.Stack
     embedding: SentenceEmbedding | None = None
+    text_form: TextForm = VISIBLE
 
     has_vectors = True
 
@@ -160,6 +171,7 @@ class Artifact:
         maximum, as it was trained.
         """
         limit = self.model.encoder.max_length or max_tokens
+        texts = in_form(texts, self.text_form)
         if self.embedding is not None or prompt is not None:
             texts = (self.embedding or SentenceEmbedding()).prepared(texts, prompt)
         if self.embedding is not None:
@@ -172,6 +184,10 @@ class Artifact:
         sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
         return outputs_from_logits(logits, self.labels.kind, self.run.get("temperature") or 1.0)
+
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Mask (N,) of the texts of which the tokenizer knows something (text.known_texts)."""
+        return known_texts.knows(self.tokenizer, texts)
 
     def embed(
         self,
@@ -216,7 +232,7 @@ class Artifact:
         if self.target is not None:
             files[TARGET] = self.target.to_json().encode()
         card = model_card(self.run).encode()
-        description, below = self.model.describe(), {}
+        description, below = self.model.describe() | {TEXT_FORM: self.text_form}, {}
         if self.stack is not None:
             description["stack"], below = self.stack.described(), self.stack.files()
         if self.embedding is not None:
@@ -302,7 +318,15 @@ def from_files(files: Mapping[str, bytes], config: Mapping[str, Any], folder: Pa
     stack = config.get("stack")
     stack = None if stack is None else resolve(STACK)(folder, stack)
     embedding = _embedding(config, of_embedding, model, folder / "config.json")
-    return Artifact(model.eval(), tokenizer, labels, run, target, stack, embedding)
+    form = _text_form(config, model, folder / "config.json")
+    return Artifact(model.eval(), tokenizer, labels, run, target, stack, embedding, form)
+
+
+def _text_form(config: Mapping[str, Any], model: Model, path: Path) -> TextForm:
+    """The form of a config.json. Models of a task that were saved without one were trained on raw texts."""
+    if TEXT_FORM in config:
+        return text_form(config[TEXT_FORM], where=str(path))
+    return VISIBLE if model.describe()["head"]["name"] in GENERAL_HEADS else RAW
 
 
 def _embedding(

@@ -17,7 +17,9 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
+from textgraft.text import known_texts
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import FORMS, RAW, TextForm
 
 GRAPH = "model.onnx"
 ROWS = 512
@@ -58,6 +60,7 @@ class OnnxModel:
         tokens_per_batch: Positions per batch (inference.tokens_per_batch of the exported model).
         labels: Of a classifier or tagger.
         run: The content of run.json.
+        text_form: The form in which it takes texts (text.visible).
         task: Name of the exported head.
         output_names: The graph's outputs.
 
@@ -71,6 +74,7 @@ class OnnxModel:
     tokens_per_batch: int = 16_384
     labels: Labels | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    text_form: TextForm = RAW
 
     task: ClassVar[str]
     output_names: ClassVar[tuple[str, ...]]
@@ -126,6 +130,10 @@ class OnnxModel:
         """A classifier's outputs (artifact.Predictor.outputs)."""
         raise NotImplementedError
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts of which the tokenizer knows something (text.known_texts)."""
+        return known_texts.knows(self.tokenizer, texts)
+
     def embed(
         self,
         texts: Sequence[str],
@@ -168,6 +176,7 @@ class OnnxModel:
         invalid = [name for name in FILES if name not in config["files"]]
         described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
         invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
+        invalid += ["text_form"] * (described.get("text_form", RAW) not in FORMS)
         invalid += sorted(described.keys() - cls._described())
         if invalid:
             message = f"this is not the config of a graph: '{invalid[0]}' is missing or unknown."

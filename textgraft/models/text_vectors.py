@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textgraft.data.sequences import TokenIds, encode_beginnings
+from textgraft.data.text_forms import in_form
 from textgraft.models.inference import ProgressCallback, embed_sequences, no_progress
 from textgraft.models.sentence_embedding import LENGTH, SentenceEmbedding
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
@@ -72,7 +73,7 @@ def embed_texts(
             return np.zeros((0, pooled_dim(pooling, width)), dtype=np.float32)
         return embed_sequences(model, sequences, artifact.tokenizer.pad_id, pooling, precision, layers=layers)
     limit = embedding.limit(model.encoder.max_length)
-    texts = embedding.prepared(texts, prompt)
+    texts = embedding.prepared(in_form(texts, artifact.text_form), prompt)
     if not texts:
         return np.zeros((0, embedding.output_dim(width)), dtype=np.float32)
     sequences, _ = encode_beginnings(artifact.tokenizer, texts, min(max_tokens or limit, limit))

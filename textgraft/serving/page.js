@@ -47,6 +47,7 @@ const SHOWN = {
     const found = answer.predictions[0];
     const label = Array.isArray(found.label) ? found.label.join(", ") || "no label" : found.label;
     const parts = [element("h2", found.option ?? (typeof label === "number" ? label.toPrecision(4) : label))];
+    if (found.known === false) parts.push(element("p", "The model knows nothing in this text: its answer is a guess."));
     if (found.probabilities) {
       const bars = element("div", undefined, "bars");
       const options = request.texts[0].options;

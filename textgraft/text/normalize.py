@@ -13,7 +13,7 @@ import html.entities
 import re
 import unicodedata
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -147,11 +147,26 @@ class Aligned:
 
 def align(text: str, kind: Kind = "subword") -> Aligned:
     """`normalize` with the origin of every character; several times slower."""
-    aligned = Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
+    aligned = identity(text)
     if not text.isascii():
         aligned = _compose(_apply(_MARKS, aligned))
-    for rule in RULES[kind]:
+    return stripped(apply_rules(RULES[kind], aligned))
+
+
+def identity(text: str) -> Aligned:
+    """A text whose characters are their own origin."""
+    return Aligned(text, array("q", range(len(text))), array("q", range(1, len(text) + 1)))
+
+
+def apply_rules(rules: Iterable[Rule], aligned: Aligned) -> Aligned:
+    """Apply substitutions one after another."""
+    for rule in rules:
         aligned = _apply(rule, aligned)
+    return aligned
+
+
+def stripped(aligned: Aligned) -> Aligned:
+    """The text without white space at its ends, its origins in order."""
     first = len(aligned.text) - len(aligned.text.lstrip())
     last = max(first, len(aligned.text.rstrip()))
     # A rule that splits characters with a shared origin (composed ones) leaves its span out of order.

@@ -99,6 +99,12 @@ class Tokenizer:
         return frozenset({self.bos_id, self.eos_id})
 
     @cached_property
+    def token_texts(self) -> list[str]:
+        """The text of each token alone (V,): empty for special tokens, with U+FFFD for a part of a character."""
+        texts: list[str] = self._pipeline.decode_batch([[i] for i in range(self.vocab_size)])
+        return texts
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 (hex) of the canonical file and the rules version: equal if all texts have equal ids."""
         content = {"rules": RULES_VERSION, "tokenizer": json.loads(self.to_json())}

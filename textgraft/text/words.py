@@ -17,6 +17,7 @@ from itertools import pairwise
 from textgraft.core.errors import UserError
 from textgraft.text.clusters import cluster_spans
 from textgraft.text.thai import Segmenter
+from textgraft.text.visible import align_visible
 
 _WORD = re.compile(
     r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]}']|[@#]\w+"
@@ -57,6 +58,18 @@ def split_words(text: str) -> list[tuple[int, int]]:
         if piece.strip():
             words.append((begin + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())))
     return words
+
+
+def split_visible_words(text: str) -> list[tuple[int, int]]:
+    r"""`split_words` of a text as a reader sees it: invisible characters neither split words nor are any.
+
+    >>> split_visible_words("a lo\u200bvely day")
+    [(0, 1), (2, 9), (10, 13)]
+    """
+    if text.isascii():
+        return split_words(text)
+    aligned = align_visible(text)
+    return [(aligned.starts[begin], aligned.ends[end - 1]) for begin, end in split_words(aligned.text)]
 
 
 def spaced(words: Sequence[str]) -> list[bool]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
 from textgraft.nn.layer_aggregation import LAST
+from textgraft.text.visible import visible
 from textgraft.word_embeddings import folder
 from textgraft.word_embeddings.corpus import words_of
 from textgraft.word_embeddings.word_vectors import WordVectors
@@ -37,6 +38,10 @@ class MeanOfWords:
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         raise AssertionError("word vectors have no outputs")
 
+    def knows(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Mask (N,) of the texts with a word that has a vector."""
+        return np.asarray(self.embed(texts).any(axis=1))
+
     def embed(
         self,
         texts: Sequence[str],
@@ -58,7 +63,7 @@ class MeanOfWords:
             raise UserError(message, remedy="Use mean or max.")
         embeddings = np.zeros((len(texts), self.vectors.dimensions), dtype=np.float32)
         for row, text in enumerate(texts):
-            words = self.vectors.vectors(words_of(text, lowercase=self.vectors.lowercase))
+            words = self.vectors.vectors(words_of(visible(text), lowercase=self.vectors.lowercase))
             known_vectors = words[words.any(axis=1)]
             if len(known_vectors):
                 embeddings[row] = known_vectors.mean(axis=0) if pooling == "mean" else known_vectors.max(axis=0)

@@ -23,6 +23,7 @@ from textgraft.data.words import word_windows
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification import predictor
+from textgraft.tasks.export import graph_of
 from textgraft.tasks.tagging import finetune as stage
 from textgraft.tasks.tagging.finetune import TagOptions, new_tagger, resolved_options, tag_finetune
 from textgraft.tasks.tagging.network import NetworkTagger, decoded, word_logits
@@ -224,3 +225,21 @@ def test_other_tags_are_refused_in_evaluation(bert: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="this model gives entities, and the file has other tags"):
         Tagger(done.folder).evaluate(sentences(3, 1))
     assert read_conll(done.folder / "predictions.conll", tag="3").scheme == "IOB2"
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt"])
+def test_invisible_characters_move_no_tag_and_offsets_are_of_the_users_text(family: str, tmp_path: Path) -> None:
+    """The graph too; words that are given one by one keep their number."""
+    source = encoder(family, TEXT)
+    head = new_tagger(source.model, load_recipe("tagger").finetune, TRAIN, TagOptions())
+    trained = Artifact(head, source.tokenizer, run={"max_tokens": 40})
+    clean, given = "captain river lamp sees.", "cap\u00adtain\u00a0 river\tla\u200bmp\ufeff sees."
+    for model in (trained, graph_of(trained)):
+        tagger = Tagger(model, precision="fp32")
+        expected, tagged = tagger.tag_texts([clean, given])
+        assert (tagged.tags, tagged.probabilities) == (expected.tags, expected.probabilities)
+        assert [given[a:b] for a, b in tagged.sentence.spans] == list(tagged.sentence.words)
+        assert tagged.sentence.words[:3] == ("cap\u00adtain", "river", "la\u200bmp")
+        words = tagger.tag([["cap\u00adtain", "river", "la\u200bmp", "sees", "."], ["\u200b", "\u00a0", "lamp"]])
+        assert words[0].tags == expected.tags
+        assert len(words[1].tags) == 3

@@ -19,7 +19,7 @@ from textgraft.data.examples import Choice, Pair, each_text
 from textgraft.tasks.classification import predictor
 from textgraft.tasks.classification.predictor import Classifier, Prediction
 from textgraft.text.sentences import sentence_spans
-from textgraft.text.words import split_words
+from textgraft.text.words import split_visible_words
 
 MAX_PARTS = 300
 """Maximum number of parts, each of which needs a prediction; of longer texts sentences are left out, not words."""
@@ -90,7 +90,7 @@ def removable_spans(text: str, most: int = MAX_PARTS) -> list[TextSpan]:
     if isinstance(text, Choice):
         raise UserError("predictions for questions with options cannot be explained.", remedy="Use texts or pairs.")
     sides = [text.first, text.second] if isinstance(text, Pair) else [text]
-    for cut in (split_words, sentence_spans):
+    for cut in (split_visible_words, sentence_spans):
         spans = [(side, start, end) for side, words in enumerate(sides) for start, end in cut(words)]
         if len(spans) <= most:
             return spans

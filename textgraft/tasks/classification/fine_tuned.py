@@ -72,8 +72,9 @@ class Member:
 
     def artifact(self, run: dict[str, object]) -> Artifact:
         """The classifier that is saved, with `run` for its run.json."""
-        model, labels = as_model(self.plan, self.runs[self.best]), self.plan.labels
-        return Artifact(model, self.source.tokenizer, labels, run, embedding=self.source.embedding)
+        model, source = as_model(self.plan, self.runs[self.best]), self.source
+        more: dict[str, Any] = {"embedding": source.embedding, "text_form": source.text_form}
+        return Artifact(model, source.tokenizer, self.plan.labels, run, **more)
 
 
 @dataclass

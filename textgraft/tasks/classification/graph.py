@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts, prepared_texts
+from textgraft.data.text_forms import in_form
 from textgraft.models.graph import ROWS, OnnxModel
 
 
@@ -32,7 +33,7 @@ class OnnxClassifier(OnnxModel):
         For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
-        texts = prepared_texts(texts, self.prompt, lowercase=self.lowercase)
+        texts = prepared_texts(in_form(texts, self.text_form), self.prompt, lowercase=self.lowercase)
         sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))

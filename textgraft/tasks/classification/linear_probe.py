@@ -223,4 +223,5 @@ def probe_artifact(
             layer_of_head.load_state_dict(given.state_dict())
         last.weight.copy_(torch.from_numpy(layer[:, :-1]))
         last.bias.copy_(torch.from_numpy(layer[:, -1]))
-    return Artifact(model, source.tokenizer, labels, {**run, **about}, embedding=source.embedding)
+    more: dict[str, Any] = {"embedding": source.embedding, "text_form": source.text_form}
+    return Artifact(model, source.tokenizer, labels, {**run, **about}, **more)

@@ -51,6 +51,7 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
         tokens_per_batch=tokens_per_batch(artifact.model),
         labels=labels,
         run=artifact.run,
+        text_form=artifact.text_form,
         both_orders=isinstance(head.config, ClassificationConfig) and head.config.both_orders,
         prompt="" if embedding is None else embedding.prompt(),
         lowercase=embedding is not None and embedding.lowercase,

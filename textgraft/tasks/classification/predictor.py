@@ -42,12 +42,15 @@ class Prediction:
         confidence: Probability of the label; None for a numeric target.
         probabilities: Probability of each label, or option.
         option: Text of the predicted option.
+        known: False where no model knows anything in the text: it is blank, or no more than random letters or a foreign
+            script to the vocabulary. The label is then a guess.
     """
 
     label: Label | None
     confidence: float | None
     probabilities: dict[str, float] | None = None
     option: str | None = None
+    known: bool = True
 
 
 class Classifier:
@@ -128,6 +131,15 @@ class Classifier:
         decisions = self.labels.decisions(outputs)
         return (decisions.round(1) if self.labels.num_classes is None else decisions).tolist()
 
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Mask (N,) of the texts in which the vocabulary of a member knows something."""
+        known = np.zeros(len(texts), dtype=bool)
+        for member in self.members:
+            unknown = np.flatnonzero(~known).tolist()
+            if unknown:
+                known[unknown] = member.knows([texts[i] for i in unknown])
+        return known
+
     def validate(self, texts: Sequence[str]) -> None:
         """Raise UserError for input of another kind than `reads`."""
         for index, text in enumerate(texts):
@@ -151,20 +163,21 @@ class Classifier:
         return (one for chunk in chunks for one in self._predictions(chunk, self.outputs(chunk), abstain_below))
 
     def _predictions(self, texts: Sequence[str], outputs: np.ndarray, abstain_below: float) -> Iterator[Prediction]:
-        labels = self.labels
+        labels, known = self.labels, self.knows(texts).tolist()
         decoded = labels.decode(labels.decisions(outputs))
         if labels.num_classes is None:
-            yield from (Prediction(label, None) for label in decoded)
+            yield from (Prediction(label, None, known=knows) for label, knows in zip(decoded, known, strict=True))
             return
         confidences = confidence(outputs, labels.kind)
-        for text, label, sure, row in zip(texts, decoded, confidences.tolist(), outputs.tolist(), strict=True):
+        columns = (decoded, confidences.tolist(), outputs.tolist(), known)
+        for text, label, sure, row, knows in zip(texts, *columns, strict=True):
             predicted = label if sure >= abstain_below else None
             if isinstance(text, Choice):
                 options = dict(zip(map(str, range(1, len(text.options) + 1)), row))
                 chosen = None if predicted is None else text.options[int(row.index(max(row)))]
-                yield Prediction(predicted, sure, options, chosen)
+                yield Prediction(predicted, sure, options, chosen, knows)
             else:
-                yield Prediction(predicted, sure, dict(zip(labels.names, row, strict=True)))
+                yield Prediction(predicted, sure, dict(zip(labels.names, row, strict=True)), known=knows)
 
     def embed(self, texts: Sequence[str], *, pooling: str | None = None, layers: str = LAST) -> np.ndarray:
         """(N, D) vectors: see textgraft.tasks.classification.predictor.embed."""
@@ -197,9 +210,26 @@ def warn_of_empty(texts: Iterable[str]) -> Iterator[str]:
             empty.append(number)
         yield text
     if empty:
-        which = ", ".join(map(str, empty[:5])) + (", …" if len(empty) > 5 else "")
-        of = f"{len(empty):,} of {number:,} texts are empty" if number > 1 else "the text is empty"
-        warnings.warn(f"{of} ({which}): predictions for empty texts are meaningless.", stacklevel=2)
+        warnings.warn(f"{_counted(empty, number, 'empty')}: predictions for empty texts are meaningless.", stacklevel=2)
+
+
+def warn_of_unknown(texts: Iterable[str], predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+    """Pass the predictions for texts through, and warn after the last one if texts that are not empty are unknown."""
+    unknown: list[int] = []
+    number = 0
+    for number, (text, prediction) in enumerate(zip(texts, predictions, strict=True), start=1):
+        if not prediction.known and "".join(text).strip():
+            unknown.append(number)
+        yield prediction
+    if unknown:
+        remedy = "predictions for texts in which the model knows nothing are guesses."
+        warnings.warn(f"{_counted(unknown, number, 'unknown to the model')}: {remedy}", stacklevel=2)
+
+
+def _counted(numbers: Sequence[int], total: int, state: str) -> str:
+    which = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
+    texts = f"{len(numbers):,} of {total:,} texts are" if total > 1 else "the text is"
+    return f"{texts} {state} ({which})"
 
 
 def embed(

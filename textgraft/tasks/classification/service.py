@@ -111,4 +111,5 @@ class ClassificationService:
         result: dict[str, Any] = {"label": None if unsure else answer.label, "confidence": answer.confidence}
         if answer.option is not None:
             result["option"] = None if unsure else answer.option
+        result["known"] = answer.known
         return result | ({"probabilities": answer.probabilities} if request.probabilities else {})

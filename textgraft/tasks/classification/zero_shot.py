@@ -101,7 +101,8 @@ def zero_shot(
     source = sentence_encoder(model, texts, device=context.device or "auto")
     embedder = cached_embedder(source, show=context.show)
     fitted = ZeroShot(embedder, seed=context.first_seed).fit(label_texts, [*texts, *more])
-    predictions = _predictions(fitted.outputs(list(warn_of_empty(texts))), label_texts.labels)
+    outputs = fitted.outputs(list(warn_of_empty(texts)))
+    predictions = _predictions(outputs, label_texts.labels, source.knows(texts))
     about = _about(fitted, source, len(set(texts) | set(more)))
     classifier = _classifier(source, fitted, label_texts, about)
     evaluation = None
@@ -177,10 +178,13 @@ def _max_tokens(source: Artifact) -> int:
     return source.embedding.limit(source.model.encoder.max_length)
 
 
-def _predictions(outputs: NDArray, labels: Labels) -> list[Prediction]:
+def _predictions(outputs: NDArray, labels: Labels, known: NDArray) -> list[Prediction]:
     decoded = labels.decode(labels.decisions(outputs))
-    rows = zip(decoded, outputs.tolist(), strict=True)
-    return [Prediction(label, max(row), dict(zip(labels.names, row, strict=True))) for label, row in rows]
+    rows = zip(decoded, outputs.tolist(), known.tolist(), strict=True)
+    return [
+        Prediction(label, max(row), dict(zip(labels.names, row, strict=True)), known=knows)
+        for label, row, knows in rows
+    ]
 
 
 def _about(fitted: ZeroShot, source: Artifact, pool: int) -> str:

@@ -150,7 +150,7 @@ def qa_finetune(
     run = _run(source, stage, train, parts, options)
     with Meter() as meter:
         drive(run, folder / "reader.checkpoint.safetensors", title="qa", show=context.show)
-    trained = Artifact(run.model.cpu().eval(), source.tokenizer)
+    trained = Artifact(run.model.cpu().eval(), source.tokenizer, text_form=source.text_form)
     name = evaluation_split(parts)
     measured, precision = parts[name], options.settings.precision
     network = NetworkSpanModel(trained, precision)
@@ -236,7 +236,8 @@ def _run(source: Artifact, stage: Stage, train: Squad, parts: Mapping[str, Squad
     """Prepare the training."""
     settings, tokenizer = options.settings, source.tokenizer
     direction = source.model.encoder.direction
-    windows = encode_questions(train.asked(), tokenizer, options.windows, direction=direction)
+    form = source.text_form
+    windows = encode_questions(train.asked(), tokenizer, options.windows, direction=direction, form=form)
     training_windows = [w for w in windows if w.has_answer or options.empty_windows]
     if not any(w.has_answer for w in windows):
         remedy = "Raise max_tokens: answers must fit into a window."
@@ -252,7 +253,8 @@ def _validator(valid: Squad, source: Artifact, options: QAOptions) -> Callable[[
     questions = list(valid.asked())
 
     def validate(model: Model) -> Scores:
-        network = NetworkSpanModel(Artifact(model, source.tokenizer), options.settings.precision)
+        artifact = Artifact(model, source.tokenizer, text_form=source.text_form)
+        network = NetworkSpanModel(artifact, options.settings.precision)
         predictions = answer_all(network, questions, options.windows, options.search)
         answer_scores = scores(valid, answers_by_id(predictions))
         # F1 selects the epoch: it is the task's metric, and the loss keeps rising once a model is overconfident.

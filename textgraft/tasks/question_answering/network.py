@@ -24,6 +24,7 @@ class NetworkSpanModel:
         encoder = self.artifact.model.encoder
         self.tokenizer, self.run, self.precision = self.artifact.tokenizer, self.artifact.run, precision
         self.direction, self.max_tokens = encoder.direction, encoder.max_length
+        self.text_form = self.artifact.text_form
 
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Logits (T, 2) of an answer's first and last token, float32, for each window."""

@@ -31,6 +31,7 @@ def graph_of(artifact: Artifact) -> OnnxSpanModel:
         max_tokens=longest(artifact.model.encoder, windows.max_tokens),
         tokens_per_batch=tokens_per_batch(artifact.model),
         run=artifact.run,
+        text_form=artifact.text_form,
         direction=artifact.model.encoder.direction,
     )
 

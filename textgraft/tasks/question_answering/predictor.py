@@ -22,6 +22,7 @@ from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
 from textgraft.tasks.registry import open_model_of, validate_task
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.text.visible import TextForm
 
 if TYPE_CHECKING:
     from textgraft.data.sequences import Direction
@@ -190,6 +191,9 @@ class SpanModel(Protocol):
     @property
     def run(self) -> dict[str, Any]: ...
 
+    @property
+    def text_form(self) -> TextForm: ...
+
     def window_logits(self, windows: Sequence[Window]) -> list[np.ndarray]:
         """Logits (T, 2) of an answer's first and last token, for each window."""
 
@@ -220,7 +224,8 @@ def answer_all(
     with Meter("answering", len(questions), shown=show, unit="questions") as meter:
         for begin in range(0, len(questions), QUESTIONS_AT_ONCE):
             part = questions[begin : begin + QUESTIONS_AT_ONCE]
-            encoded = encode_questions(part, model.tokenizer, windows, direction=model.direction)
+            form, direction = model.text_form, model.direction
+            encoded = encode_questions(part, model.tokenizer, windows, direction=direction, form=form)
             by_question: list[list[tuple[Window, np.ndarray, float]]] = [[] for _ in part]
             for window, logits in zip(encoded, model.window_logits(encoded), strict=True):
                 by_question[window.question].append((window, logits, _no_answer(logits, model.direction)))

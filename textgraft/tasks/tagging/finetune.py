@@ -21,6 +21,7 @@ from textgraft.data.conll import Tagged, conll_text, split_sentences
 from textgraft.data.examples import validate_types
 from textgraft.data.streams.words import WordStream
 from textgraft.data.tags import Scheme, SubwordPooling
+from textgraft.data.text_forms import words_in_form
 from textgraft.data.words import Coverage, default_subword_pooling, word_windows
 from textgraft.heads.tagging import TaggingConfig
 from textgraft.metrics.tagging import TagScores, paired_ratio_test, score_tags
@@ -235,7 +236,7 @@ def train_tagger(
         cached_parts = [train, *(part for name, part in parts.items() if name == "valid")]
         with locked(folder):
             cached_stack = options.network.kept(stack, cached_parts, folder, show=show)
-            words = [s.words for s in train.sentences]
+            words = words_in_form([s.words for s in train.sentences], source.text_form)
             prepared_source = replace(source, stack=cached_stack.having_read(words, folder, show=show))
     stack_seconds = time.perf_counter() - began if stack else 0.0
     run, coverage = _run(prepared_source, stage, train, parts, options)
@@ -243,7 +244,8 @@ def train_tagger(
     if stack is not None:
         stack.to(torch.device("cpu"))
     trained = {"history": run.progress.history, "seconds": run.progress.seconds + stack_seconds}
-    return Artifact(run.model.cpu().eval(), source.tokenizer, run=trained, stack=stack), coverage
+    more: Any = {"run": trained, "stack": stack, "text_form": source.text_form}
+    return Artifact(run.model.cpu().eval(), source.tokenizer, **more), coverage
 
 
 def chosen_parts(
@@ -304,7 +306,7 @@ def _run(
     settings, tokenizer = options.settings, source.tokenizer
     model = new_tagger(source.model, stage, train, options)
     in_scheme = train if train.scheme == "plain" else train.in_scheme(options.scheme)
-    words = [s.words for s in in_scheme.sentences]
+    words = words_in_form([s.words for s in in_scheme.sentences], source.text_form)
     windows, coverage = word_windows(tokenizer, words, options.max_tokens, direction=source.model.encoder.direction)
     index_of = {tag: i for i, tag in enumerate(in_scheme.tags)}
     tags = [np.array([index_of[tag] for tag in s.tags], dtype=np.int64) for s in in_scheme.sentences]
@@ -324,7 +326,8 @@ def _run(
 
 def _validator(valid: Tagged, source: Artifact, options: TagOptions) -> Callable[[Model], Validated]:
     def validate(model: Model) -> Validated:
-        tagger = NetworkTagger(Artifact(model, source.tokenizer, stack=source.stack), options.settings.precision)
+        artifact = Artifact(model, source.tokenizer, stack=source.stack, text_form=source.text_form)
+        tagger = NetworkTagger(artifact, options.settings.precision)
         predictions, _ = tag_all(tagger, valid.sentences, options.max_tokens)
         tag_scores = scores(valid, predictions)
         value = tag_scores.headline.value or 0.0

@@ -10,6 +10,7 @@ import numpy as np
 
 from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Scheme, SubwordPooling, TagPredictions
+from textgraft.data.text_forms import words_in_form
 from textgraft.data.words import Coverage, WordWindow, word_windows
 from textgraft.models.graph import ROWS, OnnxModel
 
@@ -49,6 +50,7 @@ class OnnxTagger(OnnxModel):
         """A function that tags a batch of sentences; `max_tokens` is not used, windows are those of the network."""
 
         def tag(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
+            sentences = words_in_form(sentences, self.text_form)
             windows, coverage = word_windows(self.tokenizer, sentences, self.max_tokens, direction=self.direction)
             decoded = self.decoded(windows, [len(words) for words in sentences])
             return [([self.tags[i] for i in best], probability.tolist()) for best, probability in decoded], coverage

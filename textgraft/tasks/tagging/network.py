@@ -15,6 +15,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.sequences import budget_batches
 from textgraft.data.streams.words import Vectors
 from textgraft.data.tags import TagPredictions
+from textgraft.data.text_forms import words_in_form
 from textgraft.data.words import UNLIMITED_TOKENS, Coverage, WordWindow, word_windows
 from textgraft.heads.tagging import TaggingHead
 from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
@@ -170,6 +171,7 @@ class NetworkTagger:
         stack = None if self.artifact.stack is None else self.artifact.stack.reading()
 
         def tag(sentences: Sequence[Sequence[str]]) -> tuple[list[TagPredictions], Coverage]:
+            sentences = words_in_form(sentences, self.artifact.text_form)
             most = max_tokens if carried is None else UNLIMITED_TOKENS
             windows, coverage = word_windows(tokenizer, sentences, most, direction=model.encoder.direction)
             vectors = None if stack is None else _lookup(stack.vectors(sentences))

@@ -42,6 +42,7 @@ def graph_of(artifact: Artifact) -> OnnxTagger:
         max_tokens=most,
         tokens_per_batch=tokens_per_batch(artifact.model),
         run=artifact.run,
+        text_form=artifact.text_form,
         tags=head.config.tags,
         scheme=head.config.scheme,
         subword_pooling=head.config.subword_pooling,

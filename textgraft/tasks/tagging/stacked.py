@@ -12,6 +12,7 @@ import torch
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.data.conll import Tagged
+from textgraft.data.text_forms import words_in_form
 from textgraft.encoders.word_lstm import WordLSTM, WordLSTMConfig
 from textgraft.heads.features import FeaturesConfig, FeaturesHead
 from textgraft.models.artifact import Artifact
@@ -20,6 +21,7 @@ from textgraft.nn.cpu.int8 import int8_is_native
 from textgraft.tasks.tagging.network import MIN_WORDS, READ_IN, NetworkTagger
 from textgraft.tasks.tagging.predictor import TaggedSentence, tag_all
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
+from textgraft.text.visible import VISIBLE
 from textgraft.word_embeddings.stack import Stack
 
 KEPT_BYTES = 2_000_000_000
@@ -75,7 +77,7 @@ class Network:
 
     def kept(self, stack: Stack, parts: Sequence[Tagged], folder: Path, *, show: bool) -> Stack:
         """The stack with its models' vectors of all parts cached in `folder`; prints which are too large for that."""
-        sentences = [s.words for part in parts for s in part.sentences]
+        sentences = words_in_form([s.words for part in parts for s in part.sentences], VISIBLE)
         kept, too_large = stack.kept(sentences, folder, most_bytes=self.kept_bytes, show=show)
         if too_large and show:
             from rich.console import Console

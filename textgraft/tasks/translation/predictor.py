@@ -19,6 +19,7 @@ from textgraft.data.batch import IGNORE, pad
 from textgraft.data.examples import each_text, validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.sequences import budget_batches
+from textgraft.data.text_forms import in_form
 from textgraft.generation.decoding import GenerateOptions, Tokens, continue_from, search
 from textgraft.heads.translation import BEGIN, END, Decoding, TranslationHead
 from textgraft.metrics.bleu import corpus_bleu, sacrebleu
@@ -140,7 +141,7 @@ class Translator:
         while part := list(islice(rest, STREAM_TEXTS)):
             translations = [""] * len(part)
             filled = [i for i, text in enumerate(part) if text.strip()]
-            ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch([part[i] for i in filled])]
+            ids = self._ids([part[i] for i in filled])
             rows = max(1, ROWS // options.beams)
             for batch in budget_batches([len(row) for row in ids], tokens=TOKENS_PER_BATCH, rows=rows):
                 for index, output in zip(batch, self._decode([ids[i] for i in batch], options), strict=True):
@@ -181,7 +182,7 @@ class Translator:
         """
         if not source.strip() or (target is not None and not target.strip()):
             raise UserError("a blank text has no words to align.", remedy="Give a sentence.")
-        ids = self.tokenizer.encode_batch([source])[0][: self.max_tokens]
+        (ids,) = self._ids([source])
         options = GenerateOptions(max_tokens=self.max_tokens)
         if target is None:
             targets = np.append(np.array(self._decode([ids], options)[0], dtype=np.int64), END)
@@ -196,10 +197,14 @@ class Translator:
         words = tuple(self.tokenizer.tokens[i] for i in ids), tuple(self.target.tokens[i] for i in targets)
         return Alignment(*words, weights[0].float().cpu().numpy())
 
+    def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        encoded = self.tokenizer.encode_batch(in_form(texts, self.artifact.text_form))
+        return [ids[: self.max_tokens] for ids in encoded]
+
     @torch.no_grad()
     def loss(self, data: Parallel) -> dict[str, float]:
         """`loss` in nats per target token, END included, and `perplexity`, over all of `data`."""
-        ids = [ids[: self.max_tokens] for ids in self.tokenizer.encode_batch(data.source)]
+        ids = self._ids(data.source)
         targets = translation_targets(self.target, data.target, self.max_tokens)
         return held_out_loss(self.model, ids, targets, self.tokenizer.pad_id, self.precision)
 

@@ -17,6 +17,7 @@ from textgraft.core.identity import identity_of
 from textgraft.data.examples import validate_types
 from textgraft.data.parallel import Parallel
 from textgraft.data.streams.base import ExampleStream
+from textgraft.data.text_forms import in_form
 from textgraft.encoders.cove import CoVe, CoVeConfig, StaticVectors, init_from_word_vectors
 from textgraft.metrics.bleu import sacrebleu
 from textgraft.models.artifact import Artifact
@@ -30,6 +31,7 @@ from textgraft.tasks.translation.predictor import (
     translation_targets,
 )
 from textgraft.text.tokenizer import DEFAULT_VOCAB_SIZES, MIN_FREQUENCY, Tokenizer
+from textgraft.text.visible import VISIBLE
 from textgraft.training.driver import drive, put_in_place, validate_new_path, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import STRICT, Stage
@@ -277,7 +279,7 @@ def _run(
     train, held = parts
     limit, settings = options.max_tokens, options.settings
     source, target = tokenizers
-    ids = source.encode_batch(train.source)
+    ids = source.encode_batch(in_form(train.source, VISIBLE))
     targets = translation_targets(target, train.target, limit + 1)
     fitting = [i for i, (a, b) in enumerate(zip(ids, targets, strict=True)) if max(len(a), len(b)) <= limit]
     if not fitting:
@@ -291,7 +293,7 @@ def _run(
         seed=settings.seed,
     )
     phases = recipe.stage.plan(len(model.layer_groups()), stream.length(0))
-    held_ids = [row[:limit] for row in source.encode_batch(held.source)]
+    held_ids = [row[:limit] for row in source.encode_batch(in_form(held.source, VISIBLE))]
     held_targets = translation_targets(target, held.target, limit)
     validate = _validator(held_ids, held_targets, source.pad_id, settings.precision)
     return Run(model, phases, stream, settings, validate), len(ids) - len(fitting)
