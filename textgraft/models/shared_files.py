@@ -1,7 +1,7 @@
-"""Parts of an ensemble's members that are equal, such as a frozen encoder: stored once, in a folder beside the members.
+"""Parts of an ensemble's members that are equal, such as a frozen encoder: stored once, in a folder beside them.
 
-A part is a tensor of model.safetensors or a whole file. Under "shared" a member's config.json says where its own are, and
-its list of files has the shared ones with their hashes, so that one that is missing or altered is an error as any other.
+A part is a tensor of model.safetensors or a whole file. Under "shared" a member's config.json says where its own are,
+and its list of files has the shared ones with their hashes: one that is missing or altered is an error like any other.
 """
 
 from __future__ import annotations

@@ -37,25 +37,33 @@ def save_ensemble(
         UserError: As artifact.save.
     """
     folder = Path(folder)
-    files_of = {name: member.files() for name, member in members.items()}
-    own, shared = shared_files.without_repeats(files_of, model_folder.config_of)
-    model_folder.validate_new_path(folder, overwrite or all(_is_saved(folder / name, own[name]) for name in own))
+    files = ensemble_files(members, run, weights)
+    same = all(_is_saved(folder / name, files[f"{name}/config.json"]) for name in members)
+    model_folder.validate_new_path(folder, overwrite or same)
+    return model_folder.write_folder(folder, {**files, **(documents or {})})
+
+
+def ensemble_files(
+    members: Mapping[str, Predictor], run: Mapping[str, Any], weights: Sequence[float] | None = None
+) -> dict[str, bytes]:
+    """The files of an ensemble's folder by name."""
+    own, shared = shared_files.without_repeats(
+        {name: member.files() for name, member in members.items()}, model_folder.config_of
+    )
     files = {"run.json": model_folder.to_json(dict(run)), **shared}
     for name, inside in own.items():
         files |= {f"{name}/{file}": data for file, data in inside.items()}
     description: dict[str, Any] = {"members": list(members)}
     if weights is not None:
         description["weights"] = [float(weight) for weight in weights]
-    shown = {"config.json": model_folder.config(description, files), "README.md": model_card(run).encode()}
-    return model_folder.write_folder(folder, {**files, **shown, **(documents or {})})
+    card = model_card(run).encode()
+    return {**files, "config.json": model_folder.config(description, files), "README.md": card}
 
 
-def _is_saved(folder: Path, files: Mapping[str, bytes]) -> bool:
-    """True if `folder` is a member with exactly these weights and shared parts."""
+def _is_saved(folder: Path, config: bytes) -> bool:
+    """True if `folder` is a member with the weights and shared parts of this config.json."""
     if not (folder / "config.json").is_file():
         return False
-    saved, expected = (
-        hashes["files"] for hashes in (model_folder.read_config(folder), json.loads(files["config.json"]))
-    )
+    saved, expected = model_folder.read_config(folder)["files"], json.loads(config)["files"]
     names = [name for name in expected if name == shared_files.WEIGHTS or name.startswith("../")]
     return {name: saved.get(name) for name in names} == {name: expected[name] for name in names}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts, prepared_texts
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encoded_texts
 from textgraft.models.graph import ROWS, OnnxModel
 
 
@@ -16,10 +16,11 @@ from textgraft.models.graph import ROWS, OnnxModel
 class OnnxClassifier(OnnxModel):
     """Graph from token ids to probabilities, or to a standardised value.
 
-    `prompt` and `lowercase` are a sentence encoder's (models.sentence_embedding).
+    `beginnings`, `prompt` and `lowercase` are a sentence encoder's (data.sequences.encoded_texts).
     """
 
     both_orders: bool = False
+    beginnings: bool = False
     prompt: str = ""
     lowercase: bool = False
 
@@ -32,8 +33,8 @@ class OnnxClassifier(OnnxModel):
         For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
-        texts = prepared_texts(texts, self.prompt, lowercase=self.lowercase)
-        sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
+        how = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
+        sequences = encoded_texts(self.tokenizer, texts, self.max_tokens, **how)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
