@@ -1,4 +1,4 @@
-"""Linear classifiers and ensembles exported: the same answers without torch, each encoder a graph that is there once."""
+"""Linear classifiers and ensembles exported: the same answers without torch, and each encoder one graph."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_shared_encoder import LABELS, TARGETS, TEXTS, encoder, members, probe_of  # noqa: F401
+from one_encoder import LABELS, TARGETS, TEXTS, members_on, probe_of, tiny_encoder
 
 import textgraft
 from textgraft import UserError
@@ -44,6 +44,16 @@ for prediction in textgraft.load(sys.argv[1]).predict(sys.argv[2:]):
 """
 
 
+@pytest.fixture(scope="module")
+def encoder() -> Artifact:
+    return tiny_encoder()
+
+
+@pytest.fixture(scope="module")
+def members(encoder: Artifact, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return members_on(encoder, tmp_path_factory.mktemp("maps"))
+
+
 def same_without_torch(folder: Path, expected: Any) -> None:
     texts = [*TEXTS[:3], ""]
 
@@ -57,7 +67,9 @@ def same_without_torch(folder: Path, expected: Any) -> None:
 
 
 def test_an_ensemble_on_one_encoder(
-    members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    members: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shared_files, "MIN_BYTES", 1000)
     source = save_ensemble(members, {"stage": "finetune"}, tmp_path / "both", weights=[3, 1])
@@ -71,7 +83,9 @@ def test_an_ensemble_on_one_encoder(
     encoded = []
     graph = resolve("textgraft.models.encoder_graph:EncoderGraph")
     run_graph = graph.run_graph
-    monkeypatch.setattr(graph, "run_graph", lambda self, rows, *more: encoded.extend(rows) or run_graph(self, rows, *more))
+    monkeypatch.setattr(
+        graph, "run_graph", lambda self, rows, *more: encoded.extend(rows) or run_graph(self, rows, *more)
+    )
     exported.outputs(TEXTS[:7])
     assert len(encoded) == 7
     same_without_torch(tmp_path / "graph", original)
@@ -94,7 +108,8 @@ def test_a_linear_classifier(method: str, tmp_path: Path) -> None:
 
 
 def test_a_network_that_shares_nothing_and_a_linear_classifier_beside_it(
-    encoder: Artifact, tmp_path: Path  # noqa: F811
+    encoder: Artifact,
+    tmp_path: Path,
 ) -> None:
     linear = LinearBaseline().fit(TEXTS, TARGETS, kind="single", num_classes=2).fitted
     both = {"probe": probe_of(encoder), "linear": LinearArtifact(linear, LABELS, {"stage": "finetune"})}
@@ -106,7 +121,9 @@ def test_a_network_that_shares_nothing_and_a_linear_classifier_beside_it(
 
 
 def test_int8_is_held_to_the_predictions_of_the_whole(
-    members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    members: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = save_ensemble(members, {"stage": "finetune"}, tmp_path / "both")
     whole = exporting.export(source, tmp_path / "whole", texts=TEXTS)
@@ -124,7 +141,9 @@ def test_int8_is_held_to_the_predictions_of_the_whole(
 
 
 def test_one_that_differs_is_not_written(
-    members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    members: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = save_ensemble(members, {"stage": "finetune"}, tmp_path / "both")
     whole = classifier_export.exported
@@ -150,7 +169,9 @@ def test_a_linear_classifier_of_pairs(tmp_path: Path) -> None:
 
 
 def test_an_encoder_without_an_exporter_is_refused_by_name(
-    members: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    members: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = artifact.save(members["co-training"], tmp_path / "m")
     monkeypatch.setattr("textgraft.tasks.network_graph.families", set)
@@ -158,7 +179,7 @@ def test_an_encoder_without_an_exporter_is_refused_by_name(
         exporting.export(source, tmp_path / "x")
 
 
-def test_a_network_keeps_the_beginning_of_a_long_text_as_the_original(encoder: Artifact, tmp_path: Path) -> None:  # noqa: F811
+def test_a_network_keeps_the_beginning_of_a_long_text_as_the_original(encoder: Artifact, tmp_path: Path) -> None:
     probe = probe_of(encoder)
     probe.run["max_tokens"] = 40  # of which the encoder's own maximum leaves 24
     source = artifact.save(probe, tmp_path / "probe")

@@ -9,54 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from made_up_reviews import reviews
+from one_encoder import LABELS, TARGETS, TEXTS, members_on, probe_of, tiny_encoder
 
 import textgraft
 from textgraft.data.labels import Labels
-from textgraft.linear.artifact import LinearArtifact
-from textgraft.linear.co_training import CoTrainedClassifier, Pool
-from textgraft.linear.encoder_features import EncoderFeatures
-from textgraft.linear.methods import LSA, FeatureMaps
 from textgraft.models import artifact, shared_files
 from textgraft.models.artifact import Artifact
-from textgraft.models.model import build
-from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.tasks.classification.ensemble import save_ensemble
-from textgraft.tasks.classification.linear_probe import fit_probe, probe_artifact
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.probe_as_linear import as_linear
 from textgraft.tasks.classification.shared_encoder import encoding_once
 from textgraft.text import wordpiece
 
-TEXTS, NAMES = reviews(80, 1)
-LABELS = Labels("single", ("neg", "pos"))
-TARGETS = np.array([LABELS.names.index(name) for name in NAMES])
-
 
 @pytest.fixture(scope="module")
 def encoder() -> Artifact:
-    tokenizer = wordpiece.train(TEXTS, vocab_size=200)
-    torch.manual_seed(0)
-    size = {"vocab_size": tokenizer.vocab_size, "embedding_dim": 16, "num_layers": 1, "num_heads": 2}
-    described = {"name": "bert", **size, "feed_forward_dim": 32, "max_length": 64, "pooler": True}
-    model = build({"encoder": described, "head": {"name": "features", "input_dim": 16}}).eval()
-    embedding = SentenceEmbedding("mean", normalize=True, max_length=24)
-    return Artifact(model, tokenizer, None, {"stage": "pretrain", "name": "tiny"}, embedding=embedding)
-
-
-def probe_of(encoder: Artifact, labels: Labels = LABELS, targets: np.ndarray = TARGETS, **run: Any) -> Artifact:
-    layer, _ = fit_probe(encoder.embed(TEXTS, max_tokens=20), targets, labels, 0)
-    return probe_artifact(encoder, layer, labels, {}, {"stage": "finetune", "max_tokens": 20, "temperature": 2.5, **run})
+    return tiny_encoder()
 
 
 @pytest.fixture(scope="module")
 def members(encoder: Artifact, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    maps = FeatureMaps(TEXTS, tmp_path_factory.mktemp("maps"))
-    lsa = maps.of(LSA)
-    features = EncoderFeatures(encoder, lambda texts: encoder.embed(texts, max_tokens=20), max_tokens=20).fit(TEXTS)
-    pool = Pool.of(maps.counted, {"encoder": [features] * len(lsa), "LSA": lsa})
-    views = CoTrainedClassifier(pool).fit(TEXTS[:20], TARGETS[:20]).fitted
-    return {"probe": probe_of(encoder), "co-training": LinearArtifact(views, LABELS, {"stage": "finetune"})}
+    return members_on(encoder, tmp_path_factory.mktemp("maps"))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +82,9 @@ def test_it_is_stored_once_and_texts_are_encoded_once(
     weights = sum(value.nbytes for value in encoder.model.encoder.state_dict().values())
     assert size(folder) < sum(map(size, alone)) - 0.8 * weights
     model = textgraft.load(folder, precision="fp32")
-    expected = np.average([textgraft.load(path, precision="fp32").outputs(TEXTS) for path in alone], axis=0, weights=[3, 1])
+    expected = np.average(
+        [textgraft.load(path, precision="fp32").outputs(TEXTS) for path in alone], axis=0, weights=[3, 1]
+    )
     calls = counted(monkeypatch)
     np.testing.assert_allclose(model.outputs(TEXTS), expected, atol=2e-6)
     assert calls == [len(TEXTS)]
