@@ -154,7 +154,8 @@ def test_what_finetune_saves_without_a_recipe_is_exported_too(desk: Desk, run: P
 
 def test_an_ensemble_is_not_converted(desk: Desk, run: Program, tmp_path: Path) -> None:
     """The message names the folders of its networks."""
-    linear = TextClassifier(method="linear").fit(["great film", "poor end"] * 2, ["pos", "neg"] * 2)
+    texts, labels = ["great film", "great end", "poor film", "poor end"], ["pos", "pos", "neg", "neg"]
+    linear = TextClassifier(method="linear").fit(texts, labels)
     save_ensemble(dict.fromkeys(("a", "b"), linear.models_.members[0]), {}, tmp_path / "two")
     save_ensemble(
         {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}, {}, tmp_path / "mixed"

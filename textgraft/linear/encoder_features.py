@@ -96,8 +96,9 @@ class EncoderVectors:
     def state(self) -> State:
         """The encoder's weights or graph, config and tokenizer."""
         if isinstance(self.encoder, EncoderGraph):
-            settings = {"graph": self.encoder.settings(), "run": self.encoder.run}
-            state = State(settings, {}, {}, {GRAPH: self.encoder.graph})
+            state = State(
+                {"graph": self.encoder.settings(), "run": self.encoder.run}, {}, {}, {GRAPH: self.encoder.graph}
+            )
             tokenizer: Any = self.encoder.tokenizer.to_json()
         else:
             files = self.encoder.files()
@@ -106,7 +107,7 @@ class EncoderVectors:
             arrays = {f"encoder.{name}": value for name, value in from_safetensors(files[WEIGHTS]).items()}
             state = State({"encoder": description, "run": self.encoder.run}, arrays)
             tokenizer = files[TOKENIZER]
-        settings = {**state.settings, "about": self.about, "max_tokens": self.max_tokens}
+        settings: dict[str, Any] = {**state.settings, "about": self.about, "max_tokens": self.max_tokens}
         return State(settings, state.arrays, {"tokenizer": json.loads(tokenizer)}, state.files)
 
     @classmethod

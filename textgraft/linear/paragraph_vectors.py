@@ -30,8 +30,8 @@ INFERENCE_STEPS, TRAINING_STEPS = 8, 4
 """Gradient steps on a text's vector: in inference, and while n-gram vectors are trained."""
 TEXT_RATE, NGRAM_RATE = 0.5, 0.25
 """First step of a vector, in radians; AdaGrad shortens later ones."""
-_TINY = np.float32(1e-9)
-_SHORT = np.float32(1e-12)
+_TINY = 1e-9
+_SHORT = 1e-12
 """Shorter vectors are not scaled to length 1."""
 
 
@@ -211,7 +211,8 @@ class _Block:
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Vectors (N, D) scaled to length 1."""
-    return vectors / np.maximum(np.sqrt(_products(vectors, vectors)), _SHORT)[:, None]
+    lengths = np.maximum(np.sqrt(_products(vectors, vectors)), np.float32(_SHORT))
+    return np.asarray(vectors / lengths[:, None], dtype=np.float32)
 
 
 def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,8 +9,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.sequences import PairIds, TokenIds, budget_batches, encoded_texts
-from textgraft.models.graph import ROWS, OnnxModel
+from textgraft.data.sequences import Rows, TokenIds, budget_batches, encoded_texts
+from textgraft.models.graph import ROWS, OnnxModel, ids_and_starts
 from textgraft.text.tokenizer import Tokenizer
 
 SETTINGS = {
@@ -52,7 +52,7 @@ class EncoderGraph(OnnxModel):
         precision: str = "auto",
     ) -> NDArray[np.float32]:
         """Vectors (N, D) of N texts or pairs; the graph has the settings that the other arguments are for."""
-        how = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
+        how: dict[str, Any] = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
         sequences = encoded_texts(self.tokenizer, texts, self.max_tokens, **how) if len(texts) else []
         vectors = np.zeros((len(sequences), self.width), np.float32)
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
@@ -61,9 +61,7 @@ class EncoderGraph(OnnxModel):
 
     def vectors(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
         """Vectors (B, D) of token ids."""
-        ids = [row.ids if isinstance(row, PairIds) else row for row in sequences]
-        starts = [row.start if isinstance(row, PairIds) else len(row) for row in sequences]
-        return self.run_graph(ids, starts)[0]
+        return self.run_graph(*ids_and_starts([row for row in sequences if not isinstance(row, Rows)]))[0]
 
     def settings(self) -> dict[str, Any]:
         """What `from_settings` takes, as JSON values."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encoded_texts
-from textgraft.models.graph import ROWS, OnnxModel
+from textgraft.models.graph import ROWS, OnnxModel, ids_and_starts
 
 
 @dataclass(kw_only=True)
@@ -33,7 +34,7 @@ class OnnxClassifier(OnnxModel):
         For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
-        how = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
+        how: dict[str, Any] = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
         sequences = encoded_texts(self.tokenizer, texts, self.max_tokens, **how)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))
@@ -48,9 +49,7 @@ class OnnxClassifier(OnnxModel):
             sequences = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
         bundles = [s.rows if isinstance(s, Rows) else (s,) for s in sequences]
         rows = [row for bundle in bundles for row in bundle]
-        ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
-        starts = [row.start if isinstance(row, PairIds) else len(row) for row in rows]
-        return self.run_graph(ids, starts, options=_places([len(bundle) for bundle in bundles]))[0]
+        return self.run_graph(*ids_and_starts(rows), options=_places([len(bundle) for bundle in bundles]))[0]
 
 
 def _places(sizes: Sequence[int]) -> NDArray[np.int64]:

@@ -49,7 +49,7 @@ def encoding_once(members: Sequence[Any], precision: str = "auto") -> tuple[Any,
         return tuple(members)
     linear = [on_frozen_encoders(member) for member in members]
     groups = grouped([features for one in linear if one is not None for features in encoders_of(one.model)])
-    shared = {}
+    shared: dict[int, tuple[Any, LastVectors]] = {}
     for group in groups:
         if len(group) > 1:
             first = next((one for one in group if not isinstance(one.encoder, OnnxModel)), group[0])
