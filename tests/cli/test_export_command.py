@@ -133,26 +133,32 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
             load_graph(exported, config | {"onnx": about})
 
 
-def test_what_finetune_saves_without_a_recipe_is_refused_with_a_way_out(
-    desk: Desk, run: Program, tmp_path: Path
-) -> None:
-    """A linear classifier has no network; of an ensemble, the message names the folders that have one."""
+def test_what_finetune_saves_without_a_recipe_is_exported_too(desk: Desk, run: Program, tmp_path: Path) -> None:
     texts, labels = ["great film", "great end", "poor film", "poor end"], ["pos", "pos", "neg", "neg"]
     linear = TextClassifier(method="linear").fit(texts, labels)
     folder = linear.save(tmp_path / "linear")
-    run("export", folder, "--onnx", tmp_path / "x").mistake("a linear classifier", "with --recipe default")
-    with pytest.raises(UserError, match='with recipe="default"'):
-        exporting.export(folder, tmp_path / "x")
-    members = dict.fromkeys(("a", "b"), linear.models_.members[0])
-    save_ensemble(members, {}, tmp_path / "two")
-    run("export", tmp_path / "two", "--onnx", tmp_path / "x").mistake(
-        "an ensemble of linear classifiers (a, b)", "with --recipe default"
-    )
-    with_network = {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}
-    save_ensemble(with_network, {}, tmp_path / "mixed")
-    run("export", tmp_path / "mixed", "--onnx", tmp_path / "x").mistake(
-        "an ensemble of linear classifiers (linear) and networks (ulmfit), and networks are exported one at a time",
-        f"Export a member that is one: {tmp_path / 'mixed' / 'ulmfit'}; alone, it predicts otherwise",
+    assert run("export", folder, "--onnx", tmp_path / "counts", "--json").json()["difference"] == 0
+    mixed = {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}
+    save_ensemble(mixed, {}, tmp_path / "mixed", weights=[1, 3])
+    command = ("export", tmp_path / "mixed", "--onnx", tmp_path / "both")
+    assert run(*command, "--texts", desk.folder / "pool.txt", "--json").json()["difference"] < 1e-5
+    assert (tmp_path / "both" / "ulmfit" / "model.onnx").is_file()
+    test = desk.folder / "test.csv"
+    outputs = [run("predict", model, test).out for model in (tmp_path / "both", tmp_path / "mixed")]
+    found, expected = ([json.loads(line) for line in out.splitlines()] for out in outputs)
+    assert [row["label"] for row in found] == [row["label"] for row in expected]
+    run(*command).mistake("exists already", "pass --overwrite to replace it")
+    assert "Outputs equal the original's" in run(*command, "--overwrite").out
+    run("export", tmp_path / "both", "--onnx", tmp_path / "x").mistake("this is an exported graph")
+
+
+def test_an_ensemble_is_not_converted(desk: Desk, run: Program, tmp_path: Path) -> None:
+    """The message names the folders of its networks."""
+    texts, labels = ["great film", "great end", "poor film", "poor end"], ["pos", "pos", "neg", "neg"]
+    linear = TextClassifier(method="linear").fit(texts, labels)
+    save_ensemble(dict.fromkeys(("a", "b"), linear.models_.members[0]), {}, tmp_path / "two")
+    save_ensemble(
+        {"linear": linear.models_.members[0], "ulmfit": loading.open_model(desk.classifier)}, {}, tmp_path / "mixed"
     )
     for to in ("huggingface", "sentence-transformers"):
         run("convert", tmp_path / "mixed", "--to", to, "--out", tmp_path / "x").mistake(
@@ -160,5 +166,3 @@ def test_what_finetune_saves_without_a_recipe_is_refused_with_a_way_out(
             f"Name a member that is a network: {tmp_path / 'mixed' / 'ulmfit'}.",
         )
     run("convert", tmp_path / "two", "--out", tmp_path / "x").mistake("linear classifiers (a, b)", "with a recipe")
-    run("export", tmp_path / "mixed" / "ulmfit", "--onnx", tmp_path / "x", "--json").json()
-    assert "a linear classifier, which cannot be" in run("export", "--help").out

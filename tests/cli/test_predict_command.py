@@ -15,6 +15,9 @@ from programs import Desk, Program, call
 TABLE = 'review_id;review;label;"a b"\nr1;"great; superb";pos;1\nr2;awful;;"x ""y"""\n'
 
 
+ANSWER = ["label", "confidence", "known"]
+
+
 def write(path: Path, content: str, encoding: str = "utf-8") -> Path:
     path.write_bytes(content.encode(encoding))
     return path
@@ -30,15 +33,16 @@ def test_predictions_stand_beside_the_columns_of_the_input_in_its_own_csv(
     written = out.read_bytes()
     assert written.startswith(b"\xef\xbb\xbf") == (encoding in ("utf-8-sig", "utf-16"))
     header, *rows = csv.reader(io.StringIO(written.decode("utf-8-sig")), delimiter=";")
-    assert header == ["review_id", "review", "input_label", "a b", "label", "confidence", "p(neg)", "p(pos)"]
+    assert header == ["review_id", "review", "input_label", "a b", *ANSWER, "p(neg)", "p(pos)"]
     assert [row[:4] for row in rows] == [
         ["r1", "great; superb", "pos", "1"],
         ["r2", "awful café, größer", "", 'x "y"'],
     ]
     for row in rows:
         assert row[4] in ("neg", "pos")
-        assert all(len(number) <= len("0.1234") for number in row[5:])
-        assert float(row[5]) == max(map(float, row[6:]))
+        assert row[6] in ("True", "False")
+        assert all(len(number) <= len("0.1234") for number in (row[5], *row[7:]))
+        assert float(row[5]) == max(map(float, row[7:]))
 
 
 def test_columns_to_keep_are_named_or_none(desk: Desk, tmp_path: Path, run: Program) -> None:
@@ -46,7 +50,7 @@ def test_columns_to_keep_are_named_or_none(desk: Desk, tmp_path: Path, run: Prog
 
     def rows(*options: str) -> list[dict]:
         found = run("predict", desk.classifier, source, "--json", *options).json()["predictions"]
-        return [{name: row[name] for name in row if name not in ("label", "confidence")} for row in found]
+        return [{name: row[name] for name in row if name not in ANSWER} for row in found]
 
     assert rows("--keep", "none") == [{"review_id": "r1"}, {"review_id": "r2"}]
     assert rows("--keep", "a b, review_id")[1] == {"a b": 'x "y"', "review_id": "r2"}
@@ -57,14 +61,14 @@ def test_columns_to_keep_are_named_or_none(desk: Desk, tmp_path: Path, run: Prog
     run("predict", desk.classifier, source, "--id", "uid").mistake("no column 'uid' for the id")
     plain = write(tmp_path / "b.csv", "review,score\ngreat,1\n")
     (row,) = run("predict", desk.classifier, plain, "--json").json()["predictions"]
-    assert list(row) == ["line", "review", "score", "label", "confidence"]
+    assert list(row) == ["line", "review", "score", *ANSWER]
 
 
 def test_a_tsv_is_written_with_tabs_and_json_keeps_its_types(desk: Desk, tmp_path: Path, run: Program) -> None:
     source = write(tmp_path / "in.jsonl", '{"text": "great", "n": 1.5, "more": {"a": [1]}}\n{"text": "awful"}\n')
     assert run("predict", desk.classifier, source, "--out", tmp_path / "out.tsv").code == 0
     header, first, second = (tmp_path / "out.tsv").read_text().splitlines()
-    assert header.split("\t") == ["line", "text", "n", "more", "label", "confidence"]
+    assert header.split("\t") == ["line", "text", "n", "more", *ANSWER]
     assert next(csv.reader([first], delimiter="\t"))[:4] == ["1", "great", "1.5", '{"a": [1]}']
     assert second.split("\t")[:4] == ["2", "awful", "", ""]
     assert run("predict", desk.classifier, source, "--out", tmp_path / "out.jsonl").code == 0

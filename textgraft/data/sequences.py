@@ -138,6 +138,28 @@ def encode_beginnings(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: in
     return truncated, _truncation([len(s) for s in sequences], [len(s) for s in truncated])
 
 
+def encoded_texts(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    max_tokens: int,
+    *,
+    beginnings: bool = False,
+    before: str = "",
+    lowercase: bool = False,
+) -> list[TokenIds]:
+    """Token ids of texts as a model takes them: prepared, tokenized and truncated.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: N texts, `Pair`s or `Choice`s.
+        max_tokens: Most tokens of a sequence.
+        beginnings: A long text keeps its beginning (`encode_beginnings`), else more of its end (`encode_texts`).
+        before, lowercase: As `prepared_texts`.
+    """
+    encode = encode_beginnings if beginnings else encode_texts
+    return encode(tokenizer, prepared_texts(texts, before, lowercase=lowercase), max_tokens)[0]
+
+
 def _pair(text: str, index: int) -> Pair:
     if isinstance(text, Pair):
         return text

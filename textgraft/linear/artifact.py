@@ -119,8 +119,12 @@ class LinearArtifact:
             "labels.json": self.labels.to_json().encode(),
             "run.json": model_folder.to_json(self.run),
             **{name: _document(value) for name, value in documents.items()},
+            **state.files,
         }
-        description = {"linear": {"form": self.model.form, "settings": state.settings, "documents": list(documents)}}
+        linear = {"form": self.model.form, "settings": state.settings, "documents": list(documents)}
+        if state.files:
+            linear["files"] = list(state.files)
+        description = {"linear": linear}
         config = model_folder.config(description, files)
         return {**files, "config.json": config, "README.md": model_card(self.run).encode()}
 
@@ -197,11 +201,11 @@ def _restored_model(
     description: Mapping[str, Any], files: Mapping[str, bytes], labels: Labels, folder: Path
 ) -> FittedModel:
     """The fitted model that config.json describes. Raises UserError or ValueError for inconsistent files."""
-    form, names = description["form"], description["documents"]
+    form, names, others = description["form"], description["documents"], description.get("files", [])
     if form not in FORMS:
         remedy = f"{did_you_mean(str(form), FORMS)} {model_folder.RESTORE}"
         raise UserError(f"unknown form '{form}'.", where=str(folder / "config.json"), remedy=remedy)
-    missing = [name for name in names if name not in files]
+    missing = [name for name in (*names, *others) if name not in files]
     if missing:
         raise ValueError(f"'{missing[0]}' is missing")
     try:
@@ -211,7 +215,8 @@ def _restored_model(
         raise UserError(f"damaged ({error}).", where=where, remedy=model_folder.RESTORE) from error
     documents = {name.removesuffix(".json"): _parsed_json(folder / name, files[name]) for name in names}
     try:
-        model: FittedModel = FORMS[form].from_state(State(description["settings"], arrays, documents))
+        whole = State(description["settings"], arrays, documents, {name: files[name] for name in others})
+        model: FittedModel = FORMS[form].from_state(whole)
     except UserError as error:  # a document that is not a tokenizer; the error lacks the folder
         raise UserError(error.message, where=str(folder), remedy=error.remedy) from error
     if model.width != labels.num_outputs:

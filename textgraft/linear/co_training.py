@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.data.targets import TARGETS
-from textgraft.linear.encoder_features import EncoderFeatures
-from textgraft.linear.fitted import feature_map_from_state
+from textgraft.linear.encoder_features import EncoderVectors
+from textgraft.linear.fitted import EncoderChange, feature_map_from_state
 from textgraft.linear.linear_layer import Linear, fit_variant
 from textgraft.linear.lsa import FeatureMap
 from textgraft.linear.ngram_counts import NgramCounts
@@ -111,10 +111,10 @@ class Views:
     width: int
     about: str
 
-    def with_embedding(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Views:
-        """The same with another function for the vectors of its encoder, such as one that remembers them."""
+    def with_encoders(self, change: EncoderChange) -> Self:
+        """The same with `change` of each feature map that is an encoder's vectors."""
         feature_maps = {
-            name: features.with_embedding(embed) if isinstance(features, EncoderFeatures) else features
+            name: change(features) if isinstance(features, EncoderVectors) else features
             for name, features in self.feature_maps.items()
         }
         return replace(self, feature_maps=feature_maps)

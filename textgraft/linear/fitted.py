@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.linear.encoder_features import EncoderFeatures
+from textgraft.linear.encoder_features import EncoderFeatures, EncoderVectors
 from textgraft.linear.linear_layer import Output
 from textgraft.linear.lsa import FeatureMap, LSAFeatures
 from textgraft.linear.ngrams import Ngrams
@@ -19,7 +19,8 @@ from textgraft.linear.state import State
 from textgraft.linear.word_vector_features import WordVectorFeatures
 
 FEATURE_MAPS: dict[str, Any] = {
-    features.form: features for features in (LSAFeatures, WordVectorFeatures, ParagraphFeatures, EncoderFeatures)
+    features.form: features
+    for features in (LSAFeatures, WordVectorFeatures, ParagraphFeatures, EncoderVectors, EncoderFeatures)
 }
 """Feature maps of saved classifiers by their `form`."""
 
@@ -59,8 +60,15 @@ class FittedModel(Protocol):
 
     def state(self) -> State: ...
 
+    def with_encoders(self, change: EncoderChange) -> Self:
+        """The same with `change` of each feature map that is an encoder's vectors."""
+        ...
+
     @classmethod
     def from_state(cls, state: State) -> Self: ...
+
+
+EncoderChange = Callable[[EncoderVectors], EncoderVectors]
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,10 @@ class NgramModel:
 
     def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self.output.predict(self.ngrams.transform(texts))
+
+    def with_encoders(self, change: EncoderChange) -> Self:
+        """The same model: n-grams have no encoder."""
+        return self
 
     def vectors(self, texts: Sequence[str]) -> None:
         """None: the sparse rows have a column per n-gram."""
@@ -120,6 +132,10 @@ class FeatureMapModel:
 
     def outputs(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self.output.predict(self.feature_map.transform(texts))
+
+    def with_encoders(self, change: EncoderChange) -> Self:
+        feature_map = self.feature_map
+        return replace(self, feature_map=change(feature_map)) if isinstance(feature_map, EncoderVectors) else self
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         return self.feature_map.transform(texts)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import CountVectorizer
@@ -97,8 +96,8 @@ class ParagraphFeatures:
         settings: dict[str, Any] = {"dimensions": self.dimensions, "epochs": self.epochs, "seed": self.seed}
         settings |= {"about": self.about, "kind": self._kind, TEXT_FORM: self._form}
         arrays = {
-            "vectors": self._ngrams.vectors.numpy().astype(np.float16),
-            "weights": self._ngrams.weights.numpy(),
+            "vectors": self._ngrams.vectors.astype(np.float16),
+            "weights": self._ngrams.weights,
             "shares": self._ngrams.shares,
             "centre": self._centre,
             "axes": self._axes,
@@ -117,12 +116,12 @@ class ParagraphFeatures:
         features._form = form_of(state)
         features._vectorizer = _vectorizer(features._kind, features._words, features._form)
         count = len(features._words)
-        vectors = torch.from_numpy(state.array("vectors", count, None))
+        vectors = state.array("vectors", count, None)
         weights, shares = state.array("weights", count), state.array("shares", count)
         for name, array in (("weights", weights), ("shares", shares)):
             if not (np.isfinite(array) & (array >= 0)).all() or not array.sum() > 0:
                 raise ValueError(f"{name} of n-grams must be finite, not negative and not all 0")
-        features._ngrams = NgramVectors(vectors, torch.from_numpy(weights), shares)
+        features._ngrams = NgramVectors(vectors, weights, shares)
         width = vectors.shape[1]
         features._centre, features._axes = state.array("centre", width), state.array("axes", width, width)
         return features

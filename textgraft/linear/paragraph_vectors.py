@@ -7,16 +7,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.special import expit, log_expit
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
-from torch import Tensor
-from torch.linalg import vecdot
-from torch.nn.functional import logsigmoid
-from torch.nn.functional import normalize as unit
 
 SHARPNESS = 5.0
 """Factor of the cosine in a logit; Thongtan & Phienthrakul use 6."""
@@ -35,6 +31,8 @@ INFERENCE_STEPS, TRAINING_STEPS = 8, 4
 TEXT_RATE, NGRAM_RATE = 0.5, 0.25
 """First step of a vector, in radians; AdaGrad shortens later ones."""
 _TINY = 1e-9
+_SHORT = 1e-12
+"""Shorter vectors are not scaled to length 1."""
 
 
 @dataclass
@@ -52,17 +50,17 @@ class NgramVectors:
         shares: Share (V,) of each n-gram in the total weight.
     """
 
-    vectors: Tensor
-    weights: Tensor
+    vectors: NDArray[np.float32]
+    weights: NDArray[np.float32]
     shares: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         negative_shares = self.shares**NEGATIVE_POWER
         negative_shares = negative_shares / negative_shares.sum()
         odds = np.maximum(self.shares, _TINY) / (NEGATIVES * np.maximum(negative_shares, _TINY))
-        self.offsets = torch.from_numpy(np.log(odds).astype(np.float32))
+        self.offsets = np.log(odds).astype(np.float32)
         self._cumulative = np.cumsum(negative_shares)
-        self._mean_vector: Tensor | None = None
+        self._mean_vector: NDArray[np.float32] | None = None
 
     @classmethod
     def initialize(cls, counts: csr_matrix, weights: NDArray[np.float64], dimensions: int, seed: int) -> Self:
@@ -81,9 +79,9 @@ class NgramVectors:
         rank = min(dimensions + 1, *rows.shape)
         left, values, _ = randomized_svd(rows, rank, n_iter=2, random_state=seed)
         texts = normalize((left * values)[:, min(1, rank - 1) :])
-        vectors = torch.from_numpy(normalize(counts.T @ texts).astype(np.float32))
+        vectors = normalize(counts.T @ texts).astype(np.float32)
         frequencies = np.asarray(counts.sum(axis=0, dtype=np.float64)).ravel() * weights + _TINY
-        return cls(vectors, torch.from_numpy(weights.astype(np.float32)), frequencies / frequencies.sum())
+        return cls(vectors, weights.astype(np.float32), frequencies / frequencies.sum())
 
     def train(self, first_halves: csr_matrix, second_halves: csr_matrix, *, epochs: int, seed: int) -> list[float]:
         """Train n-gram vectors: fit a text vector to one half of a text, then update n-grams to predict the other half.
@@ -100,7 +98,7 @@ class NgramVectors:
             Mean loss of a held-out half's n-gram in each epoch.
         """
         generator = np.random.default_rng(seed)
-        squares = torch.zeros(len(self.vectors))
+        squares = np.zeros(len(self.vectors), np.float32)
         lengths = np.diff(first_halves.indptr) + np.diff(second_halves.indptr)
         losses = []
         for epoch in range(epochs):
@@ -119,73 +117,76 @@ class NgramVectors:
     def infer(self, counts: csr_matrix) -> NDArray[np.float32]:
         """Unit vectors (N, D) of texts with n-gram counts (N, V); zeros for a text without n-grams."""
         negatives = self._sample_negatives(2 * NEGATIVE_SAMPLES, np.random.default_rng(0))
-        vectors = torch.zeros(counts.shape[0], self.vectors.shape[1])
+        vectors = np.zeros((counts.shape[0], self.vectors.shape[1]), np.float32)
         for rows in _blocks(np.diff(counts.indptr), None):
-            vectors[torch.from_numpy(rows)] = self._infer_block(
-                _Block.of(counts[rows], self.weights), negatives, INFERENCE_STEPS
-            )
-        return vectors.numpy() * (np.diff(counts.indptr) > 0)[:, None]
+            block = _Block.of(counts[rows], self.weights)
+            vectors[rows] = self._infer_block(block, negatives, INFERENCE_STEPS)
+        return vectors * (np.diff(counts.indptr) > 0)[:, None]
 
-    def _sample_negatives(self, count: int, generator: np.random.Generator) -> Tensor:
+    def _sample_negatives(self, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
         positions = np.searchsorted(self._cumulative, generator.random(count) * self._cumulative[-1], side="right")
-        return torch.from_numpy(np.minimum(positions, len(self._cumulative) - 1))
+        return np.minimum(positions, len(self._cumulative) - 1)
 
-    def _infer_block(self, block: _Block, negatives: Tensor, steps: int) -> Tensor:
+    def _infer_block(self, block: _Block, negatives: NDArray[np.int64], steps: int) -> NDArray[np.float32]:
         """Text vectors (B, D) by gradient ascent on the sphere, from the mean of a text's n-grams.
 
         Gradients, here and in `_update_ngrams`, lack the factor SHARPNESS, which AdaGrad would cancel.
         """
-        vectors = self.vectors.index_select(0, block.positions.ravel()).reshape(*block.positions.shape, -1)
-        offsets, negative_offsets = self.offsets[block.positions], self.offsets[negatives]
-        negative_vectors, weight = self.vectors[negatives], block.mass * (NEGATIVES / len(negatives))
-        texts = unit((block.counts[:, None] @ vectors)[:, 0] - block.mass * self._centre(), dim=1)
-        squares = torch.zeros(len(texts), 1)
+        vectors, offsets, negative_offsets = (
+            self.vectors[block.positions],
+            self.offsets[block.positions],
+            self.offsets[negatives],
+        )
+        negative_vectors, weight = self.vectors[negatives], block.mass * np.float32(NEGATIVES / len(negatives))
+        texts = _unit((block.counts[:, None] @ vectors)[:, 0] - block.mass * self._centre())
+        squares = np.zeros((len(texts), 1), np.float32)
         for _ in range(steps):
-            positive_errors = block.counts * torch.sigmoid(-SHARPNESS * vecdot(vectors, texts[:, None]) - offsets)
-            negative_errors = weight * torch.sigmoid(SHARPNESS * texts @ negative_vectors.T + negative_offsets)
+            positive_errors = block.counts * expit(-SHARPNESS * (vectors @ texts[:, :, None])[..., 0] - offsets)
+            negative_errors = weight * expit(SHARPNESS * (texts @ negative_vectors.T) + negative_offsets)
             gradient = _tangent((positive_errors[:, None] @ vectors)[:, 0] - negative_errors @ negative_vectors, texts)
-            squares += gradient.square().sum(1, keepdim=True)
-            texts = unit(texts + TEXT_RATE * gradient / (squares + _TINY).sqrt(), dim=1)
+            squares += np.square(gradient).sum(axis=1, keepdims=True)
+            texts = _unit(texts + TEXT_RATE * gradient / np.sqrt(squares + _TINY))
         return texts
 
-    def _centre(self) -> Tensor:
+    def _centre(self) -> NDArray[np.float32]:
         """The mean n-gram vector (D,), cached until n-grams change: summing 100,000 takes longer than inferring
         a text.
         """
         if self._mean_vector is None:
-            self._mean_vector = torch.from_numpy(self.shares.astype(np.float32)) @ self.vectors
+            self._mean_vector = self.shares.astype(np.float32) @ self.vectors
         return self._mean_vector
 
     def _update_ngrams(
-        self, texts: Tensor, counts: csr_matrix, negatives: Tensor, squares: Tensor
+        self,
+        texts: NDArray[np.float32],
+        counts: csr_matrix,
+        negatives: NDArray[np.int64],
+        squares: NDArray[np.float32],
     ) -> tuple[float, float]:
         """One step of the n-grams in `counts` (B, V) and of the negatives; returns the former's loss and total
         weight.
         """
-        ngrams = torch.from_numpy(counts.indices.astype(np.int64))
-        row = torch.from_numpy(np.repeat(np.arange(len(texts)), np.diff(counts.indptr)))
-        weights = torch.from_numpy(counts.data) * self.weights[ngrams]
-        mass = torch.zeros(len(texts)).index_add_(0, row, weights)[:, None] * (NEGATIVES / len(negatives))
-        logits = (
-            SHARPNESS * vecdot(self.vectors.index_select(0, ngrams), texts.index_select(0, row)) + self.offsets[ngrams]
+        ngrams, row = counts.indices, np.repeat(np.arange(len(texts)), np.diff(counts.indptr))
+        weights = counts.data * self.weights[ngrams]
+        mass = np.bincount(row, weights, len(texts)).astype(np.float32)[:, None] * np.float32(
+            NEGATIVES / len(negatives)
         )
-        negative_logits = SHARPNESS * texts @ self.vectors[negatives].T + self.offsets[negatives]
-        loss = -(weights * logsigmoid(logits)).sum() - (mass * logsigmoid(-negative_logits)).sum()
-        updated, index = np.unique(np.concatenate([counts.indices, negatives.numpy()]), return_inverse=True)
-        positive_errors = csr_matrix(
-            ((weights * torch.sigmoid(-logits)).numpy(), index[: len(ngrams)], counts.indptr),
-            (len(texts), len(updated)),
+        logits = SHARPNESS * _products(self.vectors[ngrams], texts[row]) + self.offsets[ngrams]
+        negative_logits = SHARPNESS * (texts @ self.vectors[negatives].T) + self.offsets[negatives]
+        loss = -(weights * log_expit(logits)).sum() - (mass * log_expit(-negative_logits)).sum()
+        updated, index = np.unique(np.concatenate([ngrams, negatives]), return_inverse=True)
+        shape = (len(texts), len(updated))
+        positive_errors = csr_matrix((weights * expit(-logits), index[: len(ngrams)], counts.indptr), shape)
+        drawn = csr_matrix(
+            (np.ones(len(negatives), np.float32), (index[len(ngrams) :], np.arange(len(negatives)))),
+            (len(updated), len(negatives)),
         )
-        gradient = torch.from_numpy(positive_errors.T @ texts.numpy())
-        gradient.index_add_(
-            0, torch.from_numpy(index[len(ngrams) :]), (mass * torch.sigmoid(negative_logits)).T @ texts, alpha=-1
-        )
-        updated_ids = torch.from_numpy(updated.astype(np.int64))
-        vectors = self.vectors.index_select(0, updated_ids)
+        gradient = positive_errors.T @ texts - drawn @ ((mass * expit(negative_logits)).T @ texts)
+        vectors = self.vectors[updated]
         gradient = _tangent(gradient, vectors)
-        squares[updated_ids] += gradient.square().sum(1)
-        steps = NGRAM_RATE * gradient / (squares[updated_ids] + _TINY).sqrt()[:, None]
-        self.vectors.index_copy_(0, updated_ids, unit(vectors + steps, dim=1))
+        squares[updated] += np.square(gradient).sum(axis=1)
+        steps = NGRAM_RATE * gradient / np.sqrt(squares[updated] + _TINY)[:, None]
+        self.vectors[updated] = _unit(vectors + steps)
         self._mean_vector = None
         return float(loss), float(weights.sum())
 
@@ -194,23 +195,34 @@ class NgramVectors:
 class _Block:
     """The n-grams of B texts: their ids (B, L), weights (B, L), 0 for padding, and the sums of weights (B, 1)."""
 
-    positions: Tensor
-    counts: Tensor
-    mass: Tensor
+    positions: NDArray[np.int64]
+    counts: NDArray[np.float32]
+    mass: NDArray[np.float32]
 
     @classmethod
-    def of(cls, counts: csr_matrix, weights: Tensor) -> Self:
+    def of(cls, counts: csr_matrix, weights: NDArray[np.float32]) -> Self:
         lengths = np.diff(counts.indptr)
         mask = np.arange(lengths.max(initial=1))[None] < lengths[:, None]
         positions, data = np.zeros(mask.shape, np.int64), np.zeros(mask.shape, np.float32)
         positions[mask], data[mask] = counts.indices, counts.data
-        weighted = torch.from_numpy(data) * weights[torch.from_numpy(positions)]
-        return cls(torch.from_numpy(positions), weighted, weighted.sum(1, keepdim=True))
+        weighted = data * weights[positions]
+        return cls(positions, weighted, weighted.sum(axis=1, keepdims=True))
 
 
-def _tangent(gradient: Tensor, vectors: Tensor) -> Tensor:
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors (N, D) scaled to length 1."""
+    lengths = np.maximum(np.sqrt(_products(vectors, vectors)), np.float32(_SHORT))
+    return np.asarray(vectors / lengths[:, None], dtype=np.float32)
+
+
+def _products(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Inner products (N,) of the rows (N, D) of two matrices."""
+    return np.asarray(np.einsum("nd,nd->n", one, other))
+
+
+def _tangent(gradient: NDArray[np.float32], vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """The component of a gradient at a right angle to unit vectors: the rest would only change their length."""
-    return gradient - vecdot(gradient, vectors)[:, None] * vectors
+    return gradient - _products(gradient, vectors)[:, None] * vectors
 
 
 def _blocks(lengths: NDArray, generator: np.random.Generator | None) -> Iterator[NDArray[np.int64]]:

@@ -20,6 +20,7 @@ class State:
         settings: Small JSON values.
         arrays: Arrays by name.
         documents: Long JSON values, each of which becomes a file of its own.
+        files: Contents of further files, such as a graph.
 
     >>> state = State().with_parts({"layer": State({"width": 3})})
     >>> state.settings, state.part("layer").setting("width", int)
@@ -29,23 +30,28 @@ class State:
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, NDArray] = field(default_factory=dict)
     documents: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
 
     def with_parts(self, parts: Mapping[str, State]) -> Self:
         """A copy with further named parts, which `part` returns."""
         settings, arrays, documents = dict(self.settings), dict(self.arrays), dict(self.documents)
+        files = dict(self.files)
         for name, part in parts.items():
             settings[name] = part.settings
             arrays |= {f"{name}.{key}": value for key, value in part.arrays.items()}
             documents |= {f"{name}.{key}": value for key, value in part.documents.items()}
-        return type(self)(settings, arrays, documents)
+            files |= {f"{name}.{key}": value for key, value in part.files.items()}
+        return type(self)(settings, arrays, documents, files)
 
     def part(self, name: str) -> State:
         """The named part. Raises ValueError if it is missing."""
         settings = self.setting(name, dict)
         prefix = f"{name}."
-        arrays = {key.removeprefix(prefix): value for key, value in self.arrays.items() if key.startswith(prefix)}
-        documents = {key.removeprefix(prefix): value for key, value in self.documents.items() if key.startswith(prefix)}
-        return State(settings, arrays, documents)
+
+        def of_part(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+
+        return State(settings, of_part(self.arrays), of_part(self.documents), of_part(self.files))
 
     def setting(self, name: str, kind: type) -> Any:
         """A setting. Raises ValueError if it is missing or of another type."""

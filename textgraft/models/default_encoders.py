@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from itertools import islice
 
 from textgraft.core.errors import UserError
+from textgraft.models import loading
 from textgraft.models.catalogue import CATALOGUE, KnownModel, in_cache, in_package
 from textgraft.models.default_models import CHARACTERS, TEXTS, THAI, default_models_for
 
@@ -46,21 +48,30 @@ def default_encoder(texts: Iterable[str]) -> str | None:
     """Name of the sentence encoder to begin with where none is named; None where there is none on this machine.
 
     Those of the language alone come before those of several, and larger ones, up to MAX_PARAMETERS, before smaller
-    ones; where the language is not known, only those of several languages are suitable.
+    ones; where the language is not known, only those of several languages are suitable. Of one that is here and cannot
+    be opened, being damaged or incomplete, a warning says so, and the next is taken.
     """
     language = language_of(texts)
     suitable = [entry for entry in CATALOGUE if _suits(entry, language)]
     for entry in sorted(suitable, key=lambda entry: (len(entry.languages) > 1, -entry.parameters)):
-        if _is_here(entry):
+        if _opens(entry):
             return entry.name
     return None
 
 
-def _is_here(entry: KnownModel) -> bool:
+def _opens(entry: KnownModel) -> bool:
+    """True if the model is here and can be opened; if it is here and cannot be, with a warning."""
     try:
-        return in_package(entry) is not None or in_cache(entry) is not None
-    except UserError:  # a damaged package
+        if in_package(entry) is None and in_cache(entry) is None:
+            return False
+        loading.load_network(entry.name)
+    except UserError as error:
+        message = (
+            f"the sentence encoder '{entry.name}' is on this machine, but cannot be opened, and is left out: {error}"
+        )
+        warnings.warn(message, stacklevel=4)
         return False
+    return True
 
 
 def _suits(entry: KnownModel, language: str) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import number_distinct
+from textgraft.data.sequences import PairIds, number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
 from textgraft.text import known_texts
@@ -47,6 +47,12 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
         raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
     model: OnnxModel = resolve(graph).load(folder, config)
     return model
+
+
+def ids_and_starts(rows: Sequence[NDArray | PairIds]) -> tuple[list[NDArray], list[int]]:
+    """Token ids of texts and pairs, and the position of each second text, as `OnnxModel.run_graph` takes them."""
+    ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
+    return ids, [row.start if isinstance(row, PairIds) else len(row) for row in rows]
 
 
 @dataclass(kw_only=True)

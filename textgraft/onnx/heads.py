@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from torch import nn
 
@@ -30,11 +30,7 @@ def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, 
     layers, pooler = encoded
     x = pooler if config.pooling == POOLED else pooling(g, config.pooling, top, mask, config.direction)
     assert x is not None
-    for dense in head.dense:
-        assert isinstance(dense, Dense)
-        x = activation(g, dense.config.activation, linear(g, dense, x))
-    if config.normalize:
-        x = g("Div", x, g("Max", g("ReduceL2", x, [1], keepdims=1), NO_LENGTH))
+    x = projected(g, x, head.dense, normalize=config.normalize)
     if config.words_dim:
         words = (pooling(g, name, layers[0], mask, config.direction) for name in ("mean", "max"))
         x = g("Concat", x, *words, axis=1)
@@ -51,6 +47,14 @@ def classification(g: Graph, head: ClassificationHead, top: str, encoded: Read, 
         elif isinstance(layer, nn.Tanh):
             x = g("Tanh", x)
     return x
+
+
+def projected(g: Graph, x: str, layers: Iterable[nn.Module], *, normalize: bool) -> str:
+    """nn.dense.projected: pooled vectors (B, D) through dense layers and, with `normalize`, at length 1."""
+    for dense in layers:
+        assert isinstance(dense, Dense)
+        x = activation(g, dense.config.activation, linear(g, dense, x))
+    return str(g("Div", x, g("Max", g("ReduceL2", x, [1], keepdims=1), NO_LENGTH))) if normalize else x
 
 
 def answers(g: Graph, logits: str, kind: TargetKind, temperature: float) -> str:

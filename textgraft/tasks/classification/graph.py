@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encode_texts, prepared_texts
+from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encoded_texts
 from textgraft.data.text_forms import in_form
-from textgraft.models.graph import ROWS, OnnxModel
+from textgraft.models.graph import ROWS, OnnxModel, ids_and_starts
 
 
 @dataclass(kw_only=True)
 class OnnxClassifier(OnnxModel):
     """Graph from token ids to probabilities, or to a standardised value.
 
-    `prompt` and `lowercase` are a sentence encoder's (models.sentence_embedding).
+    `beginnings`, `prompt` and `lowercase` are a sentence encoder's (data.sequences.encoded_texts).
     """
 
     both_orders: bool = False
+    beginnings: bool = False
     prompt: str = ""
     lowercase: bool = False
 
@@ -33,8 +35,8 @@ class OnnxClassifier(OnnxModel):
         For questions with options (N, largest number of options), 0 where there are fewer.
         """
         assert self.labels is not None
-        texts = prepared_texts(in_form(texts, self.text_form), self.prompt, lowercase=self.lowercase)
-        sequences, _ = encode_texts(self.tokenizer, texts, self.max_tokens)
+        how: dict[str, Any] = {"beginnings": self.beginnings, "before": self.prompt, "lowercase": self.lowercase}
+        sequences = encoded_texts(self.tokenizer, in_form(texts, self.text_form), self.max_tokens, **how)
         options = max((len(s.rows) for s in sequences if isinstance(s, Rows)), default=0)
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
@@ -48,9 +50,7 @@ class OnnxClassifier(OnnxModel):
             sequences = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
         bundles = [s.rows if isinstance(s, Rows) else (s,) for s in sequences]
         rows = [row for bundle in bundles for row in bundle]
-        ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
-        starts = [row.start if isinstance(row, PairIds) else len(row) for row in rows]
-        return self.run_graph(ids, starts, options=_places([len(bundle) for bundle in bundles]))[0]
+        return self.run_graph(*ids_and_starts(rows), options=_places([len(bundle) for bundle in bundles]))[0]
 
 
 def _places(sizes: Sequence[int]) -> NDArray[np.int64]:

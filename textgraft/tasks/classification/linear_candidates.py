@@ -15,7 +15,6 @@ from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
 from textgraft.linear.artifact import FORMS, LinearArtifact, logits, scaled
-from textgraft.linear.co_training import Views
 from textgraft.linear.fitted import FittedModel
 from textgraft.linear.methods import LINEAR_METHODS, Classifier, read_state, write_state
 from textgraft.metrics.calibration import fit_temperature
@@ -99,8 +98,8 @@ def linear_candidate(
         _fit_and_save(path, selection, classifier)
     state, arrays, facts = read_state(path)
     model = cast(FittedModel, FORMS[facts["form"]].from_state(state))
-    if embed is not None and isinstance(model, Views):
-        model = model.with_embedding(embed)
+    if embed is not None:
+        model = model.with_encoders(lambda features: features.on(features.encoder, embed))
     raw, labels, indices = arrays["held_out"], selection.labels, selection.held_out
     temperature = None
     if labels.num_classes is not None:

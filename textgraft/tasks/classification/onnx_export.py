@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.sequences import PairIds, Rows, TokenIds, cut_pair
 from textgraft.heads.classification import ClassificationConfig, ClassificationHead
 from textgraft.heads.multiple_choice import ChoiceHead
 from textgraft.metrics.calibration import activated
 from textgraft.models.artifact import Artifact
+from textgraft.models.encoder_graph import EncoderGraph
 from textgraft.models.inference import predict_logits, tokens_per_batch
+from textgraft.models.sentence_embedding import SentenceEmbedding
+from textgraft.models.text_vectors import text_limit
 from textgraft.onnx import heads
-from textgraft.onnx.inputs import longest, new_graph
+from textgraft.onnx.inputs import new_graph
 from textgraft.onnx.layer_aggregation import read
+from textgraft.onnx.layers import pooling
 from textgraft.tasks.classification.graph import OnnxClassifier
 from textgraft.tasks.export_check import drawn_ids
 
@@ -47,7 +52,8 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
     return OnnxClassifier(
         graph=graph.model({"answers": (outputs, "float32", shape)}),
         tokenizer=artifact.tokenizer,
-        max_tokens=longest(model.encoder, artifact.run["max_tokens"]),
+        max_tokens=text_limit(artifact, artifact.run["max_tokens"]),
+        beginnings=embedding is not None,
         tokens_per_batch=tokens_per_batch(artifact.model),
         labels=labels,
         run=artifact.run,
@@ -55,6 +61,39 @@ def graph_of(artifact: Artifact) -> OnnxClassifier:
         both_orders=isinstance(head.config, ClassificationConfig) and head.config.both_orders,
         prompt="" if embedding is None else embedding.prompt(),
         lowercase=embedding is not None and embedding.lowercase,
+    )
+
+
+def encoder_graph_of(encoder: Artifact, max_tokens: int | None) -> EncoderGraph:
+    """Build the graph from token ids to the vectors that `Artifact.embed` makes by default.
+
+    Args:
+        encoder: A frozen encoder.
+        max_tokens: Length in tokens that longer texts are cut to; None: the model's own.
+
+    Raises:
+        UserError: The vectors leave out the positions of a prompt, which no graph does.
+    """
+    model, embedding = encoder.model, encoder.embedding or SentenceEmbedding()
+    prompt = embedding.prompt()
+    if prompt and not embedding.pools_prompt:
+        remedy = "Serve it as it is, or train it with an encoder that pools its prompt."
+        raise UserError("the vectors of this encoder leave out a prompt, which cannot be exported.", remedy=remedy)
+    graph, graph_inputs = new_graph(model.encoder)
+    pooled = pooling(graph, embedding.pooling, graph_inputs[0][-1], "mask", model.encoder.direction)
+    vectors = heads.projected(graph, pooled, embedding.dense, normalize=embedding.normalize)
+    width = embedding.output_dim(model.encoder.output_dim)
+    return EncoderGraph(
+        graph=graph.model({"vectors": (vectors, "float32", ("batch", width))}),
+        tokenizer=encoder.tokenizer,
+        max_tokens=text_limit(encoder, max_tokens),
+        tokens_per_batch=tokens_per_batch(model),
+        run=encoder.run,
+        width=width,
+        beginnings=encoder.embedding is not None,
+        prompt=prompt,
+        lowercase=embedding.lowercase,
+        text_form=encoder.text_form,
     )
 
 

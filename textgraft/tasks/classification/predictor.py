@@ -20,6 +20,7 @@ from textgraft.metrics.agreement import SAMPLE_SIZE, Agreement
 from textgraft.metrics.calibration import confidence, confidence_and_correct, coverage_table, reliability
 from textgraft.metrics.classification import bootstrap_interval, class_scores, document_scores, evaluate
 from textgraft.models import loading
+from textgraft.tasks.classification.shared_encoder import encoding_once
 
 if TYPE_CHECKING:
     from textgraft.models.artifact import Predictor
@@ -81,6 +82,7 @@ class Classifier:
         validate_labels(self.members, where=where)
         if any(member.labels != self.members[0].labels for member in self.members):
             raise UserError("the members of an ensemble have different labels.", where=where)
+        self._encoding_once = encoding_once(self.members, precision)
 
     @classmethod
     def of(cls, models: OpenedModels, *, precision: str = "auto") -> Classifier:
@@ -123,7 +125,8 @@ class Classifier:
         return outputs
 
     def _outputs(self, texts: Sequence[str], precision: str) -> np.ndarray:
-        answers = [member.outputs(texts, precision) for member in self.members]
+        members = self._encoding_once if precision == self.precision else self.members
+        answers = [member.outputs(texts, precision) for member in members]
         return np.average(answers, axis=0, weights=self.weights)
 
     def _labels_of(self, outputs: np.ndarray) -> list[Any]:
