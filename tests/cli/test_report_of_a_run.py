@@ -44,5 +44,5 @@ def test_the_report_of_folds_says_so(desk: Desk, tmp_path: Path, run: Program) -
     quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--folds", "2", "--no-baselines", "--quiet"]
     assert run("finetune", desk / "train.csv", "--out", tmp_path / "clf", *quick).code == 0
     page = (tmp_path / "clf" / "report.html").read_text(encoding="utf-8")
-    assert "Measured by cross-validation" in page
+    assert "On 24 texts, each predicted by a model that was not trained on it (2 folds)." in page
     assert re.search(r"train\.csv line \d+", page)  # the mistakes are found where they stand

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_problems
+from textgraft.cli.console import print_problems, problems_printed
 from textgraft.cli.results import print_json_results, print_written, validate_out
 
 
@@ -109,7 +109,7 @@ def compare(
         examples, test=test_examples, unlabelled=Examples(pool, source="the unlabelled texts") if pool else None
     )
     print_problems(problems, errors_only=quiet)
-    with resumable(out):
+    with problems_printed(), resumable(out):
         results = compare(
             examples,
             out,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textgraft.core.errors import UserError
+from textgraft.core.errors import DataWarning, UserError
 
 PACKAGE = Path(__file__).parents[1]
 OPTIONS = {
@@ -143,6 +143,14 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
     if not console.is_terminal:
         console = Console(width=max(console.width, 200))
     console.print(table)
+
+
+@contextlib.contextmanager
+def problems_printed() -> Iterator[None]:
+    """Suppress the warnings for problems in the data, which `print_problems` has shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
 
 
 def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) -> None:

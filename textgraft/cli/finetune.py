@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_problems
+from textgraft.cli.console import print_json, print_problems, problems_printed
 from textgraft.cli.resumable import resumable, validate_out
 from textgraft.core.errors import UserError
 
@@ -86,6 +86,14 @@ def finetune(
             "begun. A limit, not a duration. 5 on a processor, none on a GPU; inf: none. Not with --recipe.",
         ),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="ensemble, or one of its candidates alone: linear, lsa, co-training, fasttext, linear-probe or "
+            "fine-tuned.",
+        ),
+    ] = "ensemble",
     rungs: Annotated[
         str | None,
         typer.Option(
@@ -130,6 +138,7 @@ def finetune(
     o.use_threads(threads)
     options = FinetuneOptions(
         recipe=recipe,
+        method=method,
         seeds=seeds,
         folds=folds,
         max_tokens=max_tokens,
@@ -153,7 +162,7 @@ def finetune(
     if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
         adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
         options = replace(options, adapt=adapt_settings)
-    with resumable(out, *(adapted_path(out, name, models) for name in models)):
+    with problems_printed(), resumable(out, *(adapted_path(out, name, models) for name in models)):
         result = finetune(
             examples["train"],
             out,

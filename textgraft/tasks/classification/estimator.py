@@ -22,12 +22,10 @@ from textgraft.core.errors import UserError
 from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
-from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models import artifact, loading, model_folder
 from textgraft.models.artifact import Artifact
 from textgraft.models.loading import OpenedModels
 from textgraft.tasks import estimator_parameters as parameters
-from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.classification.estimator_input import TargetForm, Targets, single_texts, validate_texts
 from textgraft.tasks.classification.finetune import finetune
@@ -39,7 +37,7 @@ from textgraft.tasks.classification.finetune_options import (
     FinetuneOptions,
 )
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
-from textgraft.tasks.classification.linear_probe import linear_probe_name
+from textgraft.tasks.classification.next_step import candidate_method
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.fit_report import CandidateReport, FitReport
 from textgraft.training.recipes import load_recipe
@@ -371,21 +369,6 @@ def _parameters_of(models: OpenedModels) -> dict[str, Any]:
     parameters = {"model": model, "method": _method_of(run), "seed": run.get("settings", {}).get("seed")}
     parameters |= {"max_tokens": run.get("max_tokens")}
     return {name: value for name, value in parameters.items() if value is not None}
-
-
-def candidate_method(name: str) -> str:
-    """The method that fits a candidate alone; empty where there is none.
-
-    >>> candidate_method("lsa"), candidate_method("gpt-probe"), candidate_method("gpt-backward")
-    ('lsa', 'linear-probe', 'fine-tuned')
-    >>> candidate_method("bert-co-training")  # of the ensemble only
-    ''
-    """
-    if name in LINEAR_METHODS:
-        return name
-    if name.endswith(encoder_co_training_name("")):
-        return ""
-    return LINEAR_PROBE if name.endswith(linear_probe_name("")) else FINE_TUNED
 
 
 def _left_out(run: Mapping[str, Any], class_weights: Any) -> dict[str, str]:

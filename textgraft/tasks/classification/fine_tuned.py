@@ -22,6 +22,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
+from textgraft.metrics.classification import predictable
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejection
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
@@ -128,14 +129,14 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
     """Encode every part of the data for a language model.
 
     Raises:
-        UserError: A part has no texts, or labels that do not occur in training.
+        UserError: A part has no texts, or none of its labels occurs in training.
     """
     encoded, cut = {}, {}
     for name, part in parts.items():
         if not part.texts:
             raise UserError(f"the {name} set holds no texts.", where=part.source, remedy="Add some, or leave it out.")
         sequences, cut[name] = source.encoded(part.texts, max_tokens)
-        encoded[name] = EncodedTexts(sequences, labels.encode(part))
+        encoded[name] = EncodedTexts(sequences, labels.covering(part).encode(part))
     return EncodedData(source, encoded, cut)
 
 
@@ -314,7 +315,8 @@ def _temperature(
         return None
     if "valid" in encoded and encoded["valid"].targets is not None:
         logits = np.concatenate([run.logits["valid"] for run in runs])
-        return fit_temperature(logits, np.concatenate([encoded["valid"].targets] * len(runs)), labels.kind)
+        targets, logits = predictable(labels.kind, np.concatenate([encoded["valid"].targets] * len(runs)), logits)
+        return fit_temperature(logits, targets, labels.kind)
     if folds.logits is not None and encoded["train"].targets is not None:
         predicted = ~np.isnan(folds.logits[:, 0])
         return fit_temperature(folds.logits[predicted], encoded["train"].targets[predicted], labels.kind)

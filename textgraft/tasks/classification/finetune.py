@@ -10,7 +10,7 @@ from typing import Any
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.data.checks import LEAK_SHARE, check, shared_texts
+from textgraft.data.checks import LEAK_SHARE, check, shared_texts, warn
 from textgraft.data.examples import Examples, validate_not_single_text
 from textgraft.data.readers import read, read_optional
 from textgraft.models.artifact import Artifact, Predictor
@@ -31,6 +31,7 @@ from textgraft.tasks.classification.finetune_setup import FinetuneSetup, prepare
 from textgraft.tasks.classification.first_fold import trial
 from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder, feature_maps
 from textgraft.tasks.classification.model_selection import WeightedEnsemble, evidence
+from textgraft.tasks.classification.next_step import keep_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models, validate_names
 from textgraft.tasks.classification.training import Plan
@@ -82,8 +83,13 @@ def finetune(
     Returns:
         The folder, the scores beside those of baselines, and the trained models.
 
+    Warns:
+        DataWarning: For each problem that `textgraft.check` finds in the data, but for notes: test texts that are among
+            the training or unlabelled texts, labels that training lacks, and so on.
+
     Raises:
-        UserError: `out` exists; labels cannot be learned, or are unseen in training; or as `adapt` does.
+        UserError: `out` exists; labels cannot be learned, or none of the validation or test set's occurs in training;
+            or as `adapt` does.
     """
     out = Path(out)
     options = options or FinetuneOptions()
@@ -100,6 +106,9 @@ def finetune(
         shown = RunContext(show=context.show, overwrite=context.overwrite)
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
+    pool = Examples(list(unlabelled), source="the unlabelled texts") if unlabelled else None
+    problems = check(train, valid=valid, test=test, unlabelled=pool)
+    warn(problems)
     selection, options = setup.selection, setup.options
     choice: WeightedEnsemble | None = None
     ladder_record: Mapping[str, Any] = {}
@@ -115,6 +124,8 @@ def finetune(
     if selection.evaluation is not None:
         seen = shared_texts(selection.evaluation.texts, train.texts)
         comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
+    if choice is not None:
+        comparison = replace(comparison, next_step=keep_candidate(comparison))
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
@@ -128,7 +139,7 @@ def finetune(
         members=members,
         stages=setup.stages,
         cut=setup.cut,
-        problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
+        problems=problems,
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
     )
@@ -226,7 +237,8 @@ def _ensemble_comparison(choice: WeightedEnsemble, selection: SelectionContext, 
     alone, others = choice.rivals()
     selection = selection.first_folds(choice.folds)
     outcomes = (choice.outcome(shared_seconds), *others)
-    whole = Comparison(selection.labels, selection.evaluation_targets, outcomes, tuple(alone), choice.chosen)
+    evaluation_labels, targets = selection.evaluation_labels, selection.evaluation_targets
+    whole = Comparison(evaluation_labels, targets, outcomes, tuple(alone), choice.chosen)
     return on_held_out(whole, selection.evaluation_folds)
 
 
