@@ -176,9 +176,11 @@ def finetune(
     report = out / "report.html"
     if as_json:
         written = {"out": out, "report": report, "language_models": {**models, **result.language_models}}
+        written |= {"seconds": result.seconds}
         print_json({**result.record["results"], **written, "problems": to_json(problems)})
     else:
         print(result.comparison.table())
+        print(result.times)
         print("Written: " + ", ".join(str(path) for path in (out, report, *result.language_models.values())))
 
 

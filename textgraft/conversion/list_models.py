@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from textgraft.conversion.fetch import can_open
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.models import catalogue, model_folder
 
@@ -23,8 +24,8 @@ OTHER_BUNDLED_TASKS = ("tagging", "embedding")
 MEGA = 1_000_000
 
 
-@dataclass(frozen=True)
-class ListedModel:
+@dataclass(frozen=True, repr=False)
+class ListedModel(Brief):
     """A model that can be named, here or not.
 
     Attributes:

@@ -76,6 +76,11 @@ def minutes(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds up to two minutes, then minutes: `42 s`, `4.2 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes(seconds)} min"
+
+
 def p_value(p: float) -> str:
     """`p = 0.031`, or `p < 0.001`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief
 from textgraft.core.errors import DataWarning
 from textgraft.data.examples import Examples
 from textgraft.data.labels import missing_labels
@@ -44,8 +45,8 @@ _HTML = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(frozen=True, repr=False)
+class Problem(Brief):
     """One finding: `count` occurrences in `source`, the first hundred of them in `lines` (`files`, in a folder)."""
 
     severity: Severity

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.metrics.agreement import MIN_AGREEMENT
@@ -24,8 +25,8 @@ MIN_TEXTS = 50
 TRAIN_ONE = 'Fine-tune a language model alone, with recipe="default", and export that.'
 
 
-@dataclass(frozen=True)
-class Export:
+@dataclass(frozen=True, repr=False)
+class Export(Brief):
     """Facts on an exported graph.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief, html_table
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
@@ -29,8 +30,8 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.unseen_labels import UnseenLabels
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(Brief):
     """Predictions of one method for the evaluation split; equal to itself only.
 
     `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
@@ -45,8 +46,8 @@ class Outcome:
     about: str = ""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Brief):
     """Several methods on the same N texts: the model itself first, then its rivals.
 
     Attributes:
@@ -158,24 +159,33 @@ class Comparison:
 
     def table(self) -> str:
         """Every method with its score, interval and cost, then the result in words and the verdict, as plain text."""
+        return "\n".join([formatting.aligned(self._rows(), left={0}), "", *self._sentences()])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), self.headline_sentence, self.verdict(), self.chosen)
+
+    def _sentences(self) -> list[str]:
+        return [*([self.chosen] if self.chosen else []), self.headline_sentence, self.verdict()]
+
+    def _rows(self) -> list[list[str]]:
         beside = self.labels.target.other_metrics
-        head = [
-            "method",
-            f"{formatting.metric_name(self.headline)} [95 % interval]",
-            "spread",
-            *beside,
-            "minutes",
-            "peak MB",
+        rows = [
+            [
+                "method",
+                f"{formatting.metric_name(self.headline)} [95 % interval]",
+                "spread",
+                *beside,
+                "minutes",
+                "peak MB",
+            ]
         ]
-        rows = [head]
         for name, result in self._methods().items():
             score = result[self.headline]
             interval = formatting.interval(score["mean"], score["low"], score["high"], self.headline)
             spread = formatting.score(score["spread"], self.headline)
             others = [formatting.score((result[other] or {}).get("mean"), other) for other in beside]
             rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
-        shown = formatting.aligned(rows, left={0})
-        return "\n".join([shown, "", *([self.chosen] if self.chosen else []), self.headline_sentence, self.verdict()])
+        return rows
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
         """The contents of results.json: methods, each with its metrics, minutes and peak memory."""

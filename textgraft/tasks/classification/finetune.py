@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -91,7 +92,7 @@ def finetune(
         UserError: `out` exists; labels cannot be learned, or none of the validation or test set's occurs in training;
             or as `adapt` does.
     """
-    out = Path(out)
+    began, out = time.monotonic(), Path(out)
     options = options or FinetuneOptions()
     if options.adapt is not None:
         options = replace(options, adapt=prepared(context, options.adapt)[1])
@@ -142,6 +143,7 @@ def finetune(
         problems=problems,
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
+        seconds=time.monotonic() - began,
     )
     _save(done, choice, context.overwrite, report=options.report)
     return done

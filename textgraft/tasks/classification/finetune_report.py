@@ -44,7 +44,7 @@ def finetune_report(done: FinetuneResult) -> Report:
         truncation=_summed(list(done.cut.values())),
         problems=done.problems,
         facts={key: record[key] for key in FACTS if record.get(key) is not None} | _tried(record),
-        note=_note(record),
+        note=" ".join(part for part in (_note(record), done.times) if part),
         **_of_the_kept(done),
     )
 

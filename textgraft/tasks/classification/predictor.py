@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import DataWarning, UserError
 from textgraft.core.lazy import resolve
 from textgraft.core.precision import validate_precision
@@ -33,8 +34,8 @@ TASK_OF = "textgraft.tasks.registry:task_of"
 SHAPES: dict[InputKind, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Brief):
     """Prediction for a text.
 
     Attributes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
@@ -84,8 +85,8 @@ class QAOptions:
         return identity_of(self)
 
 
-@dataclass(frozen=True)
-class QAResult:
+@dataclass(frozen=True, repr=False)
+class QAResult(Brief):
     """A finished QA model.
 
     Attributes:

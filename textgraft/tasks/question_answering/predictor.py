@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
@@ -66,8 +67,8 @@ class AnswerCandidate:
     probability: float
 
 
-@dataclass(frozen=True)
-class QAPrediction:
+@dataclass(frozen=True, repr=False)
+class QAPrediction(Brief):
     """Prediction for a question.
 
     Attributes:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
@@ -98,8 +99,8 @@ STACKED = TagOptions(scheme="BIOES", crf=True)
 """Default options over a stack."""
 
 
-@dataclass(frozen=True)
-class TagResult:
+@dataclass(frozen=True, repr=False)
+class TagResult(Brief):
     """A finished tagger.
 
     Attributes:
