@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textgraft.core.errors import DataWarning, UserError
+from textgraft.core.json_text import encode
 
 PACKAGE = Path(__file__).parents[1]
 OPTIONS = {
@@ -113,7 +113,7 @@ def warnings_on_stderr() -> Iterator[None]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity, which JSON lacks, become null."""
-    print(json.dumps(_serializable(value), ensure_ascii=False))
+    print(encode(_serializable(value)).decode())
 
 
 def _serializable(value: Any) -> Any:

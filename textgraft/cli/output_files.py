@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import encode
 
 ROW_FORMATS = (".csv", ".jsonl")
 
@@ -27,7 +27,7 @@ def validate_out_file(path: Path | None, suffixes: Sequence[str], content: str) 
 
 
 def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return (encode(row).decode() + "\n" for row in rows)
 
 
 def as_csv(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

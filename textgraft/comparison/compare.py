@@ -39,6 +39,7 @@ from textgraft.tasks.classification.unseen_labels import UnseenLabels
 from textgraft.training.driver import content_hash, work_folder
 from textgraft.training.provenance import provenance
 from textgraft.training.results_folder import finished, validate_new_path, write_results
+from textgraft.training.run_lock import exclusive
 
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Default numbers of labels, as far as there are more labels than that; all labels are always added."""
@@ -79,6 +80,7 @@ class ComparisonPlan:
         return [CellKey(method, count, seed) for count in counts or self.budgets for seed in self.orders]
 
 
+@exclusive
 def compare(
     train: Any,
     out: Path | str,

@@ -55,6 +55,7 @@ def relative_path(path: str) -> str:
 def cannot_write(path: Path, error: OSError) -> UserError:
     """A UserError with a remedy for an OSError while writing `path`."""
     remedies = {
+        errno.ENOENT: "The folder was removed in the meantime, as another run on the same path may do: start it again.",
         errno.ENOSPC: "The disk is full: make room and run the same command again.",
         errno.EACCES: "Choose a folder that you may write to.",
         errno.EROFS: "Choose a folder that you may write to.",

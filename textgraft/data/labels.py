@@ -12,6 +12,7 @@ from typing import NoReturn, get_args
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import parse
 from textgraft.data.examples import Examples, Label, TargetKind, reads
 from textgraft.data.targets import TARGETS, Target, target_of
 
@@ -52,7 +53,11 @@ class Labels:
             raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
         _validate_present(examples)
         target = target_of(examples)
-        return cls(target.kind, **target.learned(examples))
+        labels = cls(target.kind, **target.learned(examples))
+        if halves := [name for name in labels.names if any("\ud800" <= character <= "\udfff" for character in name)]:
+            message = f"label {halves[0]!a} has half of a surrogate pair, which is no character."
+            raise UserError(message, where=examples.source, remedy="Correct it.")
+        return labels
 
     @property
     def target(self) -> Target:
@@ -157,7 +162,7 @@ class Labels:
     def from_json(cls, text: str, *, where: str = "labels.json") -> Labels:
         """The inverse of `to_json`. Raises UserError for anything else."""
         try:
-            fields = json.loads(text)
+            fields = parse(text)
         except ValueError:
             fields = None
         if not isinstance(fields, dict):

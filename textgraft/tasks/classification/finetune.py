@@ -42,9 +42,11 @@ from textgraft.training.driver import (
     remove_work,
     validate_new_path,
 )
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import prepared
 
 
+@exclusive
 def finetune(
     train: Any,
     out: Path | str,

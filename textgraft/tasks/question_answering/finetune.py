@@ -41,6 +41,7 @@ from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings, prepared
 
 QA_MODEL = "QA model"
@@ -108,6 +109,7 @@ class QAResult(Brief):
         return table(self.record["results"], ("exact_match", "f1"))
 
 
+@exclusive
 def qa_finetune(
     train: Squad,
     out: Path | str,

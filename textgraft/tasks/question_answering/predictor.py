@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -307,10 +306,7 @@ def answers_by_id(predictions: Iterable[QAPrediction]) -> dict[str, str]:
 
 def as_file(value: Mapping[str, Any]) -> bytes:
     """Indented JSON; half a surrogate pair, which JSON may contain and UTF-8 may not, is escaped."""
-    try:
-        return to_json(value)
-    except UnicodeEncodeError:
-        return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+    return to_json(value)
 
 
 def scores(squad: Squad, answers: Mapping[str, str]) -> AnswerScores:
