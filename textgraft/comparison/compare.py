@@ -27,7 +27,7 @@ from textgraft.comparison.methods import (
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
-from textgraft.data.checks import Problem, check, to_json, warn
+from textgraft.data.checks import Problem, check_and_warn, to_json
 from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
 from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.readers import read, read_optional
@@ -125,9 +125,7 @@ def compare(
     validate_not_single_text(unlabelled, name="unlabelled")
     train, test = read(train), read_optional(test)
     plan = _plan(train, test, unlabelled, labels, options.sample_seeds)
-    pool = Examples(plan.pool, source="the unlabelled texts") if plan.pool else None
-    problems = check(plan.train, test=plan.test, unlabelled=pool)
-    warn(problems)
+    problems = check_and_warn(plan.train, test=plan.test, unlabelled=plan.pool)
     options = replace(options, kind=kind_of_texts(train, plan.labels), default_models=default_models_for(train.texts))
     names = chosen_methods(methods, kind=plan.labels.kind, pool=len(plan.pool))
     new_methods = {name: new_method(name, options) for name in names}

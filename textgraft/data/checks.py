@@ -115,12 +115,24 @@ def has_errors(problems: Iterable[Problem]) -> bool:
     return any(problem.severity == "error" for problem in problems)
 
 
-def warn(problems: Iterable[Problem], *, stacklevel: int = 3) -> None:
-    """Issue a DataWarning for each problem that is more than a note."""
+def check_and_warn(
+    train: Examples,
+    *,
+    valid: Examples | None = None,
+    test: Examples | None = None,
+    unlabelled: Sequence[str] | None = None,
+) -> list[Problem]:
+    """The problems that `check` finds, with a DataWarning for each that is more than a note.
+
+    The warnings name the line that called the verb: the caller's caller's caller, as a verb is `exclusive`.
+    """
+    pool = Examples(list(unlabelled), source="the unlabelled texts") if unlabelled else None
+    problems = check(train, valid=valid, test=test, unlabelled=pool)
     for problem in problems:
         if problem.severity != "note":
             message = f"{_location(problem)}{problem.message} {problem.remedy}".rstrip()
-            warnings.warn(message, DataWarning, stacklevel=stacklevel)
+            warnings.warn(message, DataWarning, stacklevel=4)
+    return problems
 
 
 def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:

@@ -48,10 +48,18 @@ def test_they_are_counted_by_label_and_by_text() -> None:
 
 
 def test_a_fine_tuning_measures_them_as_mistakes(tmp_path: Path) -> None:
-    with pytest.warns(DataWarning, match="2 texts with a label that is not in training: 'mixed', 'so-so'"):
+    with pytest.warns(DataWarning, match="2 texts with a label that is not in training: 'mixed', 'so-so'") as warned:
         done = finetune(
             TRAIN, tmp_path / "out", test=TEST, options=FinetuneOptions(method="linear", folds=2), context=QUIET
         )
+    assert {one.filename for one in warned} == {__file__}
+    assert len(repr(done)) < 300
+    assert "of 22 texts are right." in repr(done)
+    page = done._repr_html_()
+    assert "of 22 texts are right." in page
+    assert "&#x27;so-so&#x27;" in page  # escaped
+    assert done.times.startswith("Time: ")
+    assert "scored after: linear " in done.times
     run = json.loads((done.folder / "run.json").read_text())
     assert TOLD in run["results"]["verdict"]
     assert run["results"]["unseen_labels"] == {"mixed": 1, "so-so": 1}
@@ -85,6 +93,15 @@ def test_a_validation_set_with_them_guides_the_training_by_the_others(tmp_path: 
     assert all(np.isfinite(row["loss"]) for row in member.runs[0].history if "loss" in row)
     assert TOLD in done.comparison.verdict()
     assert done.comparison.scores(done.comparison.outcomes[0])[:, 20:].sum() == 0
+
+
+def test_python_warns_of_test_texts_that_were_trained_on(tmp_path: Path) -> None:
+    options = FinetuneOptions(method="linear", folds=2)
+    with pytest.warns(DataWarning, match=r"24 texts of the test set \(100.0%\) are in the training texts too"):
+        finetune(TRAIN, tmp_path / "out", test=TRAIN, options=options, context=QUIET)
+    pool = [*TEST.texts, "another text"]
+    with pytest.warns(DataWarning, match=r"22 texts of the test set \(100.0%\) are in the unlabelled texts too"):
+        finetune(TRAIN, tmp_path / "pool", test=TEST, unlabelled=pool, options=options, context=QUIET)
 
 
 def test_learning_curves_measure_them_as_mistakes(tmp_path: Path) -> None:

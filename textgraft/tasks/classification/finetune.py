@@ -11,7 +11,7 @@ from typing import Any
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.data.checks import LEAK_SHARE, check, shared_texts, warn
+from textgraft.data.checks import LEAK_SHARE, check_and_warn, shared_texts
 from textgraft.data.examples import Examples, validate_not_single_text
 from textgraft.data.readers import read, read_optional
 from textgraft.models.artifact import Artifact, Predictor
@@ -109,9 +109,7 @@ def finetune(
         shown = RunContext(show=context.show, overwrite=context.overwrite)
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
-    pool = Examples(list(unlabelled), source="the unlabelled texts") if unlabelled else None
-    problems = check(train, valid=valid, test=test, unlabelled=pool)
-    warn(problems)
+    problems = check_and_warn(train, valid=valid, test=test, unlabelled=unlabelled)
     selection, options = setup.selection, setup.options
     choice: WeightedEnsemble | None = None
     ladder_record: Mapping[str, Any] = {}
@@ -124,11 +122,7 @@ def finetune(
         setup = setup.adapted_readings()
         members = {name: _member(setup, name, one) for name, one in setup.readings.items()}
         comparison = _language_model_comparison(members, selection, options)
-    if selection.evaluation is not None:
-        seen = shared_texts(selection.evaluation.texts, train.texts)
-        comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
-    if choice is not None:
-        comparison = replace(comparison, next_step=keep_candidate(comparison))
+    comparison = _annotated(comparison, selection, choice)
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
@@ -149,6 +143,14 @@ def finetune(
     )
     _save(done, choice, context.overwrite, report=options.report)
     return done
+
+
+def _annotated(comparison: Comparison, selection: SelectionContext, choice: WeightedEnsemble | None) -> Comparison:
+    """The comparison with the texts that are training texts too, and with the step after a worse ensemble."""
+    if selection.evaluation is not None:
+        seen = shared_texts(selection.evaluation.texts, selection.train.texts)
+        comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
+    return comparison if choice is None else replace(comparison, next_step=keep_candidate(comparison))
 
 
 def _language_models(model: str | Path | None, train: Examples, options: FinetuneOptions) -> dict[str, Source]:
