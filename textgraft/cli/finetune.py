@@ -90,7 +90,7 @@ def finetune(
         str,
         typer.Option(
             "--method",
-            help="ensemble, or one of its candidates alone: linear, lsa, co-training, fasttext, linear-probe or "
+            help="ensemble, or one of its candidates alone: linear, lsa, vectors, co-training, linear-probe or "
             "fine-tuned.",
         ),
     ] = "ensemble",

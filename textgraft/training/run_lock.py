@@ -12,7 +12,8 @@ from typing import ParamSpec, TypeVar
 
 from textgraft.core.errors import UserError
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Locks(ExitStack):
