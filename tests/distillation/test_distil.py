@@ -14,7 +14,7 @@ import torch
 from made_up_reviews import BAD, GOOD, reviews
 
 import textgraft
-from textgraft import DistilOptions, Settings, UserError, distil
+from textgraft import DataWarning, DistilOptions, Settings, UserError, distil
 from textgraft.core.context import QUIET
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Choice, Examples
