@@ -93,13 +93,14 @@ _PUBLIC = {
     "TextEmbedder": "textgraft.tasks.classification.embedder",
     "SequenceTagger": "textgraft.tasks.tagging.estimator",
     "UserError": "textgraft.core.errors",
+    "DataWarning": "textgraft.core.errors",
 }
 __all__ = ["__version__", *_PUBLIC]
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion and help, before they are imported."""
-    return sorted({*globals(), *__all__})
+    """The public names and nothing else, for completion and help, before they are imported."""
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -58,7 +58,7 @@ def evaluate(
         columns: Further arguments of `read`.
 
     Raises:
-        UserError: A label did not occur in training, or as `predict`.
+        UserError: No label occurred in training, or as `predict`.
     """
     classifier = as_classifier(model, precision=precision, device=device)
     if not classifier.labels.target.has_sets:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from programs import Desk, Program, call
 
+from textgraft.tasks.classification.finetune_options import METHODS
+
 
 def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     desk: Desk, tmp_path: Path, run: Program
@@ -53,6 +55,12 @@ def test_minutes_are_for_a_language_model_that_may_be_left_out(desk: Desk, tmp_p
     command = ["finetune", desk / "train.csv", "--out", tmp_path / "clf", "--minutes", "5"]
     run(*command, "--recipe", desk / "quick.toml").mistake("it is the only candidate", "Leave out the minutes")
     assert not list(tmp_path.iterdir())
+
+
+def test_help_names_the_methods(run: Program) -> None:
+    text = " ".join(run("finetune", "--help").out.replace("│", " ").split())
+    ensemble, *alone = METHODS
+    assert f"{ensemble}, or one of its candidates alone: {', '.join(alone[:-1])} or {alone[-1]}." in text
 
 
 def test_help_says_what_naming_no_recipe_means(run: Program) -> None:

@@ -89,16 +89,34 @@ def test_check_finds_what_cannot_be_learned_from(tmp_path: Path, run: Program, n
     assert any(line.startswith("error") for line in result.out.splitlines())
 
 
-def test_a_label_unseen_in_training(finetune: Callable, desk: Desk, tmp_path: Path, run: Program) -> None:
+def test_no_label_of_the_test_set_is_in_training(finetune: Callable, desk: Desk, tmp_path: Path, run: Program) -> None:
     (tmp_path / "train.csv").write_text(GOOD)
-    test = write_csv(tmp_path / "test.csv", [("fine", "pos"), ("so so", "poss")])
-    parts = ("test.csv line 3", "label 'poss' is not one of: neg, pos", "Did you mean 'pos'?")
+    test = write_csv(tmp_path / "test.csv", [("fine", "poss"), ("so so", "poss")])
+    parts = ("test.csv line 2", "label 'poss' is not one of: neg, pos", "Did you mean 'pos'?")
     finetune("train.csv", "--test", test)(*parts)
     finetune("train.csv", "--valid", test)(*parts)
     run("evaluate", desk.classifier, test).mistake(*parts)
     found = run("check", tmp_path / "train.csv", "--test", test)
     assert found.code == 1
     assert "not in training: 'poss'" in found.out
+
+
+def test_a_label_that_training_lacks_is_a_mistake_of_the_model_and_not_of_the_user(
+    desk: Desk, tmp_path: Path, run: Program
+) -> None:
+    test = write_csv(tmp_path / "test.csv", [*zip(*reviews(6, 8)), ("so so", "mixed")])
+    asked = ("--method", "linear", "--test", test, "--out", tmp_path / "out")
+    done = run("finetune", desk / "train.csv", *asked)
+    assert done.code == 0, done
+    assert "test.csv line 8: 1 text with a label that is not in training: 'mixed'." in done.err
+    told = "1 text has a label that training lacked ('mixed') and counts as a mistake; log loss is of the other 6."
+    assert told in done.out
+    measured = run("evaluate", desk.classifier, test, "--json")
+    assert told in measured.err
+    assert measured.json()["unseen_labels"] == {"mixed": 1}
+    assert measured.json()["classes"][-1]["support"] == 1
+    assert "Labels that training lacked count as mistakes ('mixed')" in run("evaluate", desk.classifier, test).out
+    assert run("check", desk / "train.csv", "--test", test).code == 0
 
 
 def test_a_column_that_is_not_there(finetune: Callable, tmp_path: Path, run: Program) -> None:

@@ -42,7 +42,11 @@ def test_the_report_tells_all_that_there_is_to_tell(desk: Desk, tmp_path: Path, 
 
 def test_the_report_of_folds_says_so(desk: Desk, tmp_path: Path, run: Program) -> None:
     quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--folds", "2", "--no-baselines", "--quiet"]
-    assert run("finetune", desk / "train.csv", "--out", tmp_path / "clf", *quick).code == 0
+    done = run("finetune", desk / "train.csv", "--out", tmp_path / "clf", *quick)
+    assert (done.code, done.err) == (0, "")
+    assert "\nTime: " in done.out  # with --quiet too
     page = (tmp_path / "clf" / "report.html").read_text(encoding="utf-8")
-    assert "Measured by cross-validation" in page
-    assert re.search(r"train\.csv line \d+", page)  # the mistakes are found where they stand
+    assert "On 24 texts, each predicted by a model that was not trained on it (2 folds)." in page
+    assert '<th scope="col" class="place">line of train.csv</th>' in page  # where the mistakes are, named once
+    assert str(desk / "train.csv") not in page
+    assert re.search(r'<p class="verdict" dir="auto">\d+ of 24 texts are right.</p>', page)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -44,6 +46,29 @@ def test_short_work_leaves_one_line_and_quiet_work_none(capfd: pytest.CaptureFix
     assert len(capfd.readouterr().err.splitlines()) == 1
     steps(3, show=False)
     assert capfd.readouterr().err == ""
+
+
+def test_a_notebook_shows_the_line_in_place(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> SimpleNamespace:
+        assert (raw, display_id) == (True, True)
+        return SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress_bar, "NOTEBOOK_SECONDS", 0.05)
+    steps(20)
+    assert 3 <= len(shown) <= 7
+    assert all("reading" in line for line in shown)
+    assert shown[-1].split()[-2] == "20"
+    assert capfd.readouterr() == ("", "")
+    steps(3, show=False)
+    del shell.kernel  # IPython in a terminal
+    shown.clear()
+    steps(3)
+    assert (shown, len(capfd.readouterr().err.splitlines())) == ([], 1)
 
 
 def test_a_terminal_is_drawn_over_and_not_written_to(

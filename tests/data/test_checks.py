@@ -129,7 +129,7 @@ def test_a_test_text_that_chose_the_epoch_is_told() -> None:
 def test_labels_of_the_validation_set_must_be_known_and_there() -> None:
     valid = read((["one", "two", "three"], ["pos", "poss", None]))
     assert found(check(labelled([]), valid=valid)) == {
-        "unseen-label": ("error", (2,)),
+        "unseen-label": ("warning", (2,)),
         "missing-label": ("warning", (3,)),
     }
     problems = check(labelled([]), valid=read(["one"]), test=read(["two"]))
@@ -139,7 +139,7 @@ def test_labels_of_the_validation_set_must_be_known_and_there() -> None:
 def test_labels_of_the_test_set_must_be_known_and_there() -> None:
     test = read((["one", "two", "three"], ["pos", "poss", None]))
     assert found(check(labelled([]), test=test)) == {
-        "unseen-label": ("error", (2,)),
+        "unseen-label": ("warning", (2,)),
         "missing-label": ("warning", (3,)),
     }
     assert found(check(labelled([]), test=read(["one"])))["no-labels"][0] == "error"

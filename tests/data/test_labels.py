@@ -108,6 +108,31 @@ def test_labels_that_nothing_can_be_learnt_from_are_refused(labels: list, messag
         Labels.fit(examples_of(labels))
 
 
+def test_labels_that_only_the_test_set_has_come_after_those_of_training() -> None:
+    labels = Labels("single", ("cat", "dog"))
+    examples = examples_of(["dog", "ship", None, "ant", "cat"])
+    covering = labels.covering(examples)
+    assert covering.names == ("cat", "dog", "ant", "ship")
+    assert covering.encode(examples_of(["dog", "ship", "cat"])).tolist() == [1, 3, 0]
+    assert labels.covering(examples_of(["dog", "cat"])) is labels
+    sets = Labels("multi", ("a", "b")).covering(examples_of([["a", "c"], [], ["b"]]))
+    assert sets.encode(examples_of([["a", "c"], []])).tolist() == [[1, 0, 1], [0, 0, 0]]
+    numbers = Labels("numeric", mean=1.0)
+    assert numbers.covering(examples_of([7.0])) is numbers
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "message"),
+    [
+        ("single", ["ship", "hull"], "row 2: label 'hull' is not one of: a, b"),  # a wrong column
+        ("multi", [["a"], ["a|b"]], "row 2: label 'a.b' is not one of: a, b"),  # not separated
+    ],
+)
+def test_a_test_set_without_any_known_label_is_refused(kind: Any, labels: list, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Labels(kind, ("a", "b")).covering(examples_of(labels))
+
+
 def test_unlabelled_texts_are_refused() -> None:
     for use in (Labels.fit, Labels("single", ("a", "b")).encode):
         with pytest.raises(UserError, match="no labels"):

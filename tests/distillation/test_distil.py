@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from made_up_reviews import BAD, GOOD, reviews
 
 import textgraft
-from textgraft import DistilOptions, Settings, UserError, distil
+from textgraft import DataWarning, DistilOptions, Settings, UserError, distil
 from textgraft.core.context import QUIET
 from textgraft.data.batch import Batch
 from textgraft.data.examples import Choice, Examples
@@ -303,13 +304,28 @@ def test_another_question_over_unfinished_work_is_refused(
             distil(teacher, texts, tmp_path / "out", student=tiny_lm, options=other, context=QUIET)
 
 
+def test_a_test_label_that_the_teacher_lacks_is_a_mistake_of_both(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
+    texts, labels = reviews(8, 5)
+    test = Examples([*texts, "so so"], [*labels, "mixed"], kind="single", source="test.csv")
+    told = "1 text has a label that training lacked ('mixed') and counts as a mistake; log loss is of the other 8."
+    with pytest.warns(DataWarning, match=re.escape(f"test.csv: {told}")):
+        done = distil(
+            teacher, POOL, tmp_path / "out", student=tiny_lm, test=test, options=options(tmp_path), context=QUIET
+        )
+    assert done.comparison is not None
+    assert told in done.comparison.verdict()
+    assert [done.comparison.scores(one)[0, -1] for one in done.comparison.outcomes] == [0, 0]
+    assert "mixed" in (done.folder / "report.html").read_text()
+
+
 def test_what_a_classifier_cannot_teach_is_explained(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     out, asked = tmp_path / "out", options(tmp_path)
     unknown = Examples(["a", "b"], ["pos", "positiv"], kind="single", source="labelled.csv")
     with pytest.raises(UserError, match=r"labelled.csv line 2: label 'positiv' is not one of: neg, pos. Did you mean"):
         distil(teacher, POOL, out, student=tiny_lm, labelled=unknown, options=asked, context=QUIET)
+    others = Examples(["a", "b"], ["ship", "hull"], kind="single", source="test.csv")
     with pytest.raises(UserError, match="not one of: neg, pos"):
-        distil(teacher, POOL, out, student=tiny_lm, test=unknown, options=asked, context=QUIET)
+        distil(teacher, POOL, out, student=tiny_lm, test=others, options=asked, context=QUIET)
     with pytest.raises(UserError, match="19 different texts are too few"):
         distil(teacher, POOL[:19], out, student=tiny_lm, options=asked, context=QUIET)
     known = labelled(40, 3)

@@ -25,6 +25,31 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(3)
 
 
+def test_a_class_that_the_model_lacks_is_a_mistake_and_not_in_the_log_loss(rng):
+    probs = rng.dirichlet(np.ones(3), 100)
+    targets = rng.integers(0, 5, 100)  # two classes more than the model has
+    scores, predicted, known = evaluate("single", targets, probs), probs.argmax(1), targets < 3
+    assert scores["accuracy"] == pytest.approx(sk.accuracy_score(targets, predicted))
+    assert scores["macro_f1"] == pytest.approx(sk.f1_score(targets, predicted, average="macro"))
+    assert scores["log_loss"] == pytest.approx(sk.log_loss(targets[known], probs[known], labels=[0, 1, 2]))
+    assert document_scores("single", targets, probs)[~known].sum() == 0
+    assert (confusion_matrix(targets, predicted, 5) == sk.confusion_matrix(targets, predicted)).all()
+    last = class_scores(targets, predicted, list("abcde"))[-1]
+    assert (last.precision, last.recall, last.f1, last.support) == (None, 0.0, 0.0, (targets == 4).sum())
+    assert evaluate("single", np.array([3, 4]), probs[:2])["log_loss"] is None
+
+
+def test_a_label_that_the_model_lacks_makes_a_set_wrong(rng):
+    probs, targets = rng.random((80, 3)), rng.integers(0, 2, (80, 5))
+    scores, predicted = evaluate("multi", targets, probs), np.pad(probs >= 0.5, ((0, 0), (0, 2)))
+    assert scores["subset_accuracy"] == pytest.approx(sk.accuracy_score(targets, predicted))
+    assert scores["micro_f1"] == pytest.approx(sk.f1_score(targets, predicted, average="micro"))
+    assert scores["macro_f1"] == pytest.approx(sk.f1_score(targets, predicted, average="macro"))
+    assert scores["log_loss"] == pytest.approx(evaluate("multi", targets[:, :3], probs)["log_loss"])
+    assert document_scores("multi", targets, probs)[targets[:, 3:].any(1)].sum() == 0
+    assert class_scores(targets, probs >= 0.5, list("abcde"))[4].recall == 0.0
+
+
 def test_single_label_scores_equal_scikit_learn(rng):
     probs = rng.dirichlet(np.ones(4), 200)
     targets = rng.integers(0, 4, 200)

@@ -187,7 +187,7 @@ def test_two_at_once_are_told_of_each_other(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     other = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
-    with pytest.raises(UserError, match="another process is training here") as caught:
+    with pytest.raises(UserError, match="another run is writing here") as caught:
         drive(small_run(), tmp_path / "checkpoint.safetensors", title="t", show=False)
     assert caught.value.where == str(tmp_path)
     os.close(other)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_problems
+from textgraft.cli.console import print_problems, problems_printed
 from textgraft.cli.results import print_json_results, print_written, validate_out
 
 
@@ -112,7 +112,7 @@ def compare(
         unlabelled=Examples(texts, source="the unlabelled texts") if texts else None,
     )
     print_problems(problems, errors_only=quiet)
-    with resumable(out):
+    with problems_printed(), resumable(out):
         results = compare(
             labelled["train"],
             out,

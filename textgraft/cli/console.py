@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import re
 import sys
@@ -12,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textgraft.core.errors import UserError
+from textgraft.core.errors import DataWarning, UserError
+from textgraft.core.json_text import encode
 
 PACKAGE = Path(__file__).parents[1]
 OPTIONS = {
@@ -118,7 +118,7 @@ def warnings_on_stderr() -> Iterator[None]:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity, which JSON lacks, become null."""
-    print(json.dumps(serializable(value), ensure_ascii=False, default=str))
+    print(encode(serializable(value)).decode())
 
 
 def serializable(value: Any) -> Any:
@@ -149,6 +149,14 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: st
     if not console.is_terminal:
         console = Console(width=max(console.width, 200))
     console.print(table)
+
+
+@contextlib.contextmanager
+def problems_printed() -> Iterator[None]:
+    """Suppress the warnings for problems in the data, which `print_problems` has shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        yield
 
 
 def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) -> None:

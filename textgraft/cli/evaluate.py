@@ -48,6 +48,9 @@ def print_evaluation(result: Mapping[str, Any]) -> None:
     """Print the result of `Classifier.evaluate` as tables."""
     from textgraft.core import formatting
 
+    if "log_loss_of" in result:
+        labels = formatting.quoted(result["unseen_labels"])
+        print(f"Labels that training lacked count as mistakes ({labels}); log loss is of {result['log_loss_of']}.")
     headline = next(name for name in result["metrics"] if name in result)
     rows = [[formatting.metric_name(name), formatting.score(value, name)] for name, value in result["metrics"].items()]
     if result.get("calibration_error") is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json, print_problems
+from textgraft.cli.console import print_json, print_problems, problems_printed
 from textgraft.cli.resumable import resumable, validate_out
 from textgraft.core.errors import UserError
 
@@ -86,6 +86,14 @@ def finetune(
             "begun. A limit, not a duration. 5 on a processor, none on a GPU; inf: none. Not with --recipe.",
         ),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            help="ensemble, or one of its candidates alone: linear, lsa, vectors, co-training, linear-probe or "
+            "fine-tuned.",
+        ),
+    ] = "ensemble",
     rungs: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +140,7 @@ def finetune(
     o.use_threads(threads)
     options = FinetuneOptions(
         recipe=recipe,
+        method=method,
         seeds=seeds,
         folds=folds,
         max_tokens=max_tokens,
@@ -156,7 +165,7 @@ def finetune(
     if pool and adapt_first and (texts or enough_to_adapt(pool)) and load_recipe(options.language_recipe).adapt.phases:
         adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
         options = replace(options, adapt=adapt_settings)
-    with resumable(out, *(adapted_path(out, name, models) for name in models)):
+    with problems_printed(), resumable(out, *(adapted_path(out, name, models) for name in models)):
         result = finetune(
             examples["train"],
             out,
@@ -170,9 +179,11 @@ def finetune(
     report = out / "report.html"
     if as_json:
         written = {"out": out, "report": report, "language_models": {**models, **result.language_models}}
+        written |= {"seconds": result.seconds}
         print_json({**result.record["results"], **written, "problems": to_json(problems)})
     else:
         print(result.comparison.table())
+        print(result.times)
         print("Written: " + ", ".join(str(path) for path in (out, report, *result.language_models.values())))
 
 

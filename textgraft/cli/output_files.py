@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from textgraft.cli.console import print_note, serializable
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import encode
 
 ROW_FORMATS = (".csv", ".tsv", ".jsonl")
 DIGITS = 4
@@ -89,7 +89,7 @@ def as_lines(rows: Iterable[dict[str, Any]], out: Path | None, style: CsvStyle) 
 
 
 def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
-    return (json.dumps(serializable(row), ensure_ascii=False, default=str) + "\n" for row in rows)
+    return (encode(serializable(row)).decode() + "\n" for row in rows)
 
 
 def as_csv(rows: Iterable[dict[str, Any]], style: CsvStyle | None = None) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return "|".join(value)
     if isinstance(value, (dict, list)):  # of a JSON file
-        return json.dumps(serializable(value), ensure_ascii=False, default=str)
+        return encode(serializable(value)).decode()
     return value
 
 

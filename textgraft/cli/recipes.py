@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_table
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.json_text import parse
 
 if TYPE_CHECKING:
     from textgraft.models.default_recipes import RecommendedRecipe
@@ -114,7 +114,7 @@ def _of_bundled_models() -> Iterator[dict[str, str]]:
     for name in names():
         config = read_config(find(name))
         if "encoder" in config:
-            run = json.loads((find(name) / "run.json").read_text(encoding="utf-8"))
+            run = parse((find(name) / "run.json").read_text(encoding="utf-8"))
             family = config["encoder"]["name"]
             yield _row(name, recommended_recipe(with_bundled_recipe(run, name), family, bundled=name))
 

@@ -265,12 +265,11 @@ def _page(predictions: Iterator[TaggedSentence]) -> Iterator[str]:
 
 def _shown(prediction: TaggedSentence, format: str, columns: Columns | None) -> Iterator[str]:
     """Yield the lines of one sentence."""
-    import json
-
+    from textgraft.core.json_text import encode
     from textgraft.data.conll import conll_lines
 
     if format == "json":
-        yield json.dumps(prediction.as_json(), ensure_ascii=False)
+        yield encode(prediction.as_json()).decode()
     elif format == "conll":
         yield from conll_lines(prediction.sentence, prediction.tags, columns)
     else:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from textgraft.comparison.methods import (
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
-from textgraft.data.checks import check, to_json
+from textgraft.data.checks import Problem, check_and_warn, to_json
 from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import Labels, kind_of_texts
@@ -36,9 +37,11 @@ from textgraft.data.unlabelled import labelled_only, with_unlabelled
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
+from textgraft.tasks.classification.unseen_labels import UnseenLabels
 from textgraft.training.driver import content_hash, work_folder
 from textgraft.training.provenance import provenance
 from textgraft.training.results_folder import finished, validate_new_path, write_results
+from textgraft.training.run_lock import exclusive
 
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Default numbers of labels, as far as there are more labels than that; all labels are always added."""
@@ -60,6 +63,16 @@ class ComparisonPlan:
     budgets: tuple[int, ...]
     orders: Mapping[int, Sequence[int]]
 
+    @cached_property
+    def test_labels(self) -> Labels:
+        """The labels to measure by: those of the training texts, and those that only the test texts have."""
+        return self.labels.covering(self.test)
+
+    @cached_property
+    def test_targets(self) -> np.ndarray:
+        """Targets of the test texts."""
+        return self.test_labels.encode(self.test)
+
     def sample(self, count: int, seed: int) -> Examples:
         """The first `count` texts of the seed's order, in file order: the sample of 100 contains that of 50."""
         return self.train.take(sorted(self.orders[seed][:count]))
@@ -69,6 +82,7 @@ class ComparisonPlan:
         return [CellKey(method, count, seed) for count in counts or self.budgets for seed in self.orders]
 
 
+@exclusive
 def compare(
     train: Any,
     out: Path | str,
@@ -105,8 +119,8 @@ def compare(
 
     Raises:
         UserError: `out` exists; a method is unknown or lacks unlabelled texts; a number of labels is larger than the
-            data or smaller than the number of classes; labels cannot be learned or do not occur in training; `reuse`
-            has no predictions, or those of another comparison.
+            data or smaller than the number of classes; labels cannot be learned, or none of the test set's occurs in
+            training; `reuse` has no predictions, or those of another comparison.
     """
     out, options = Path(out), options or MethodOptions()
     validate_new_path(out)
@@ -114,6 +128,7 @@ def compare(
     train, unlabelled = with_unlabelled(read(train), unlabelled)
     test = None if test is None else labelled_only(read_held_out(test, train))
     plan = _plan(train, test, unlabelled, labels, options.sample_seeds)
+    problems = check_and_warn(plan.train, test=plan.test, unlabelled=plan.pool)
     options = replace(options, kind=kind_of_texts(train, plan.labels), default_models=default_models_for(train.texts))
     names = chosen_methods(methods, kind=plan.labels.kind, pool=len(plan.pool))
     new_methods = {name: new_method(name, options) for name in names}
@@ -131,7 +146,7 @@ def compare(
             print(f"{share} are reused from {reuse}", file=sys.stderr, flush=True)
     for name in names:
         _run_method(new_methods.pop(name), plan, cells, show=options.show)
-    results = _results(plan, names, cells) | _run_facts(out, plan, identity, options)
+    results = _results(plan, names, cells) | _run_facts(out, plan, identity, options, problems)
     results["run"] |= reused_facts
     # Imported here because matplotlib takes as long to load as torch.
     from textgraft.comparison.report import render_curves
@@ -225,7 +240,7 @@ def _plan(
         train, test = train.take(kept_indices), train.take(held_out_indices)
     if not len(test):
         raise UserError("the test set has no texts.", where=test.source, remedy="Add some, or leave it out.")
-    labels.encode(test)
+    labels.covering(test).encode(test)  # raises UserError
     orders = {seed: nested_order(train, seed) for seed in seeds}
     held_out_size = len(test) if held_out else 0
     label_budgets = chosen_budgets(budgets, train, classes=len(labels.names), held_out=held_out_size)
@@ -299,22 +314,21 @@ def _outcome(method: str, cells: Cells, method_cells: Sequence[Cell]) -> Outcome
 
 def _row(method: str, plan: ComparisonPlan, cells: Cells, count: int, method_cells: Sequence[Cell]) -> str:
     """One line of the table on stderr."""
-    targets = plan.labels.encode(plan.test)
     outcome = _outcome(method, cells, method_cells)
-    comparison = Comparison(plan.labels, targets, (outcome,))
+    comparison = Comparison(plan.test_labels, plan.test_targets, (outcome,))
     score = formatting.interval(*comparison.interval(outcome), comparison.headline)
     return f"{count:>7,} labels  {method:<10} {score:<26} {outcome.minutes:7.2f} min  {outcome.peak_mb:7,.0f} MB"
 
 
 def _results(plan: ComparisonPlan, names: Sequence[str], cells: Cells) -> dict[str, Any]:
     """The body of results.json, made from the cells alone."""
-    targets, metric = plan.labels.encode(plan.test), HEADLINE[plan.labels.kind]
+    metric, labels, targets = HEADLINE[plan.labels.kind], plan.test_labels, plan.test_targets
     budgets = []
     for count in plan.budgets:
         method_cells = {name: [cells.read(key) for key in plan.keys(name, [count])] for name in names}
         outcomes = tuple(_outcome(name, cells, method_cells[name]) for name in names)
         sizes = {name: max(cell.model_bytes for cell in method_cells[name]) / 2**20 for name in names}
-        budgets.append(budget_results(Comparison(plan.labels, targets, outcomes), labels=count, model_mb=sizes))
+        budgets.append(budget_results(Comparison(labels, targets, outcomes), labels=count, model_mb=sizes))
     curves = {name: [(b["labels"], b["methods"][name][metric]["mean"]) for b in budgets] for name in names}
     results: dict[str, Any] = {
         "test_n": len(plan.test),
@@ -323,10 +337,20 @@ def _results(plan: ComparisonPlan, names: Sequence[str], cells: Cells) -> dict[s
         "budgets": budgets,
         "label_efficiency": label_efficiency(curves, lower_is_better=plan.labels.lower_is_better),
     }
-    return results | {"verdict": [b["verdict"] for b in budgets] + efficiency_verdicts(results)}
+    verdict = [budget["verdict"] for budget in budgets] + efficiency_verdicts(results)
+    if unseen := UnseenLabels.of(labels, plan.labels.num_outputs, targets):
+        results["unseen_labels"] = unseen.counts
+        verdict.append(str(unseen))
+    return results | {"verdict": verdict}
 
 
-def _run_facts(out: Path, plan: ComparisonPlan, identity: Mapping[str, Any], options: MethodOptions) -> dict[str, Any]:
+def _run_facts(
+    out: Path,
+    plan: ComparisonPlan,
+    identity: Mapping[str, Any],
+    options: MethodOptions,
+    problems: Sequence[Problem],
+) -> dict[str, Any]:
     """Provenance of the run and notes on the data."""
     parts = {"train": plan.train, "test": plan.test}
     data: dict[str, Any] = {
@@ -349,11 +373,10 @@ def _run_facts(out: Path, plan: ComparisonPlan, identity: Mapping[str, Any], opt
     if not any(identity["methods"].values()):  # no method uses a language model
         facts |= dict.fromkeys(("recipe", "max_tokens", "precision"))
     del facts["settings"]  # the stages' own are in the recipe
-    pool = Examples(plan.pool, source="the unlabelled texts") if plan.pool else None
     return {
         "held_out": plan.held_out,
         "methods": {name: method_class(name).about for name in identity["methods"]},
         "run": {k: v for k, v in facts.items() if v is not None},
-        "problems": to_json(check(plan.train, test=plan.test, unlabelled=pool)),
+        "problems": to_json(problems),
         "asked": content_hash(identity.items()),
     }

@@ -6,7 +6,6 @@ Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,6 +16,7 @@ from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, tensorflow
 from textgraft.conversion.model_cards import licence_and_language
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import parse
 from textgraft.data.labels import Labels
 from textgraft.models import catalogue, hub_cache, packaged
 from textgraft.models.artifact import Artifact
@@ -127,7 +127,7 @@ def _fetched(folder: Path) -> dict[str, Any]:
         origin = {"fetched from": folder.parents[1].name.removeprefix("models--").replace("--", "/")}
         return {"data": origin | {"commit": folder.name}} | licence_and_language(folder)
     try:
-        record = json.loads((folder / "run.json").read_bytes())
+        record = parse((folder / "run.json").read_bytes())
         if record["stage"] != "fetch":
             return {}
         origin = {"fetched from": f"{record['endpoint']}/{record['name']}", "commit": record["commit"]}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from textgraft.conversion.fetch import can_open
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.json_text import parse
 from textgraft.models import catalogue, model_folder
 
 Place = Literal["bundled", "installed", "in cache", "not here"]
@@ -24,8 +25,8 @@ OTHER_BUNDLED_TASKS = ("tagging", "embedding")
 MEGA = 1_000_000
 
 
-@dataclass(frozen=True)
-class ListedModel:
+@dataclass(frozen=True, repr=False)
+class ListedModel(Brief):
     """A model that can be named, here or not.
 
     Attributes:
@@ -95,8 +96,8 @@ def list_models(name: str = "", *, language: str = "", task: str = "") -> list[L
 
 def _bundled(name: str) -> ListedModel:
     folder = model_folder.find(name)
-    run: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    run: dict[str, Any] = parse((folder / "run.json").read_text(encoding="utf-8"))
+    config = parse((folder / "config.json").read_text(encoding="utf-8"))
     family = "vectors" if "vectors" in config else config["encoder"]["name"]
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     return ListedModel(

@@ -24,6 +24,10 @@ class UserError(ValueError):
         return f"{text} {self.remedy}" if self.remedy else text
 
 
+class DataWarning(UserWarning):
+    """A warning about the data: training on them would go wrong, or a result on them would mislead."""
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A remedy that lists known names and suggests the nearest to `name`; empty if there are none.
 

@@ -40,9 +40,22 @@ def writing_atomically(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def relative_path(path: str) -> str:
+    """A path as seen from the working directory where it is inside; the last name of another absolute path.
+
+    >>> relative_path("data/train.csv"), relative_path("/nowhere/here/test.csv")
+    ('data/train.csv', 'test.csv')
+    """
+    if not os.path.isabs(path):
+        return path
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else Path(path).name
+
+
 def cannot_write(path: Path, error: OSError) -> UserError:
     """A UserError with a remedy for an OSError while writing `path`."""
     remedies = {
+        errno.ENOENT: "The folder was removed in the meantime, as another run on the same path may do: start it again.",
         errno.ENOSPC: "The disk is full: make room and run the same command again.",
         errno.EACCES: "Choose a folder that you may write to.",
         errno.EROFS: "Choose a folder that you may write to.",

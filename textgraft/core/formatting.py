@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 SHARES = ("accuracy", "f1", "precision", "recall", "exact_match")
 NOT_KNOWN = "–"
@@ -76,6 +76,11 @@ def minutes(seconds: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
+def duration(seconds: float) -> str:
+    """Seconds up to two minutes, then minutes: `42 s`, `4.2 min`."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{minutes(seconds)} min"
+
+
 def p_value(p: float) -> str:
     """`p = 0.031`, or `p < 0.001`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
@@ -94,6 +99,21 @@ def compared(difference_to_rival: float, p: float, metric: str, rival: str) -> s
     gap = f"{difference(abs(difference_to_rival), metric)} {'better' if difference_to_rival > 0 else 'worse'} than"
     verdict = "more than chance explains" if p < 0.05 else "no more than chance could give"
     return f"{gap if difference_to_rival else 'No different from'} {rival}: {verdict} ({p_value(p)})."
+
+
+def texts(count: int) -> str:
+    """`1 text`, `1,250 texts`."""
+    return f"{count:,} text{'s' * (count != 1)}"
+
+
+def quoted(names: Iterable[str], most: int = 8) -> str:
+    """Names in quotes, the first few of many.
+
+    >>> quoted(["ship", "hull"])
+    "'ship', 'hull'"
+    """
+    listed = list(names)
+    return ", ".join(f"'{name}'" for name in listed[:most]) + (", …" if len(listed) > most else "")
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Container[int]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
 import unicodedata
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from textgraft.core import formatting
+from textgraft.core.brief import Brief
+from textgraft.core.errors import DataWarning
 from textgraft.data.examples import Examples
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import missing_labels
@@ -44,8 +49,8 @@ _HTML = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(frozen=True, repr=False)
+class Problem(Brief):
     """One finding: `count` occurrences in `source`, the first hundred of them in `lines` (`files`, in a folder)."""
 
     severity: Severity
@@ -126,6 +131,26 @@ def refusing_missing_labels(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(raised, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
+def check_and_warn(
+    train: Examples,
+    *,
+    valid: Examples | None = None,
+    test: Examples | None = None,
+    unlabelled: Sequence[str] | None = None,
+) -> list[Problem]:
+    """The problems that `check` finds, with a DataWarning for each that is more than a note.
+
+    The warnings name the line that called the verb: the caller's caller's caller, as a verb is `exclusive`.
+    """
+    pool = Examples(list(unlabelled), source="the unlabelled texts") if unlabelled else None
+    problems = check(train, valid=valid, test=test, unlabelled=pool)
+    for problem in problems:
+        if problem.severity != "note":
+            message = f"{_location(problem)}{problem.message} {problem.remedy}".rstrip()
+            warnings.warn(message, DataWarning, stacklevel=4)
+    return problems
+
+
 def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
     """The problems as JSON values, for `--json` and for the report."""
     return [asdict(problem) for problem in problems]
@@ -166,10 +191,6 @@ def _problem(
     return Problem(severity, name, message, part.source, lines, len(indices), remedy, part.unit, files)
 
 
-def _texts(count: int) -> str:
-    return f"{count:,} text{'s' * (count != 1)}"
-
-
 def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
     """Problems of single texts."""
     indices: dict[str, list[int]] = defaultdict(list)
@@ -195,26 +216,28 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
         )
     elif empty := indices["empty"]:
         remedy = "Take the rows out."
-        yield _problem("warning", "empty-text", f"{_texts(len(empty))} missing or empty.", part, empty, remedy)
+        yield _problem(
+            "warning", "empty-text", f"{formatting.texts(len(empty))} missing or empty.", part, empty, remedy
+        )
     if garbled := indices["garbled"]:
-        message = f"{_texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
+        message = f"{formatting.texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
         remedy = "Export the data again as UTF-8, or name its encoding."
         yield _problem("warning", "mis-decoded", message, part, garbled, remedy)
     if control := indices["control"]:
-        message = f"{_texts(len(control))} with NUL bytes or other control characters."
+        message = f"{formatting.texts(len(control))} with NUL bytes or other control characters."
         yield _problem("warning", "control-characters", message, part, control, "Remove them.")
     if invisible:
         kinds = ", ".join(f"{_name(char)}: {count:,}" for char, count in invisible.most_common(_NAMES_SHOWN))
         more = ", …" if len(invisible) > _NAMES_SHOWN else ""
-        message = f"{_texts(len(indices['invisible']))} with invisible characters ({kinds}{more})."
+        message = f"{formatting.texts(len(indices['invisible']))} with invisible characters ({kinds}{more})."
         remedy = "Models take texts without them; remove them for other programs."
         yield _problem("note", "invisible-characters", message, part, indices["invisible"], remedy)
     if long := indices["long"]:
         longest = max(len(part.texts[i]) for i in long)
-        message = f"{_texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
+        message = f"{formatting.texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
         yield _problem("warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them.")
     if html := indices["html"]:
-        message = f"{_texts(len(html))} with HTML left over (such as <br /> or &amp;)."
+        message = f"{formatting.texts(len(html))} with HTML left over (such as <br /> or &amp;)."
         yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
 
 
@@ -233,7 +256,8 @@ def _check_tokens(
     over = np.flatnonzero(counts > max_tokens).tolist()
     if over:
         lost = (counts[over] - max_tokens).sum() / counts.sum()
-        message = f"{_texts(len(over))} of more than {max_tokens:,} tokens; {lost:.1%} of all tokens would be cut off."
+        start = f"{formatting.texts(len(over))} of more than {max_tokens:,} tokens"
+        message = f"{start}; {lost:.1%} of all tokens would be cut off."
         yield _problem("note", "truncated", message, part, over)
 
 
@@ -255,7 +279,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         yield _problem("error", "no-labels", "there are no labels to learn from.", part, remedy=remedy)
         return
     if missing := missing_labels(part):
-        message = f"{_texts(len(missing))} without a label, to be used as unlabelled text."
+        message = f"{formatting.texts(len(missing))} without a label, to be used as unlabelled text."
         yield _problem("warning", "missing-label", message, part, missing, _remedy_of_missing(part))
     gaps = set(missing)
     if not target_of(part).has_classes:
@@ -267,7 +291,7 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
     constant = all(len(names) == len(counts) for i, names in enumerate(sets) if i not in gaps)
     if constant:
         remedy = "Add examples of another class."
-        yield _problem("error", "one-class", f"only one class: {_listed(counts)}.", part, remedy=remedy)
+        yield _problem("error", "one-class", f"only one class: {formatting.quoted(counts)}.", part, remedy=remedy)
     rows: dict[str, list[int]] = defaultdict(list)
     for index, names in enumerate(sets):
         for name in names:
@@ -275,12 +299,14 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
     scarce = sorted(name for name, count in counts.items() if count < rare)
     if scarce and not constant:
         indices = sorted({i for name in scarce for i in rows[name]})
-        message = f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {_listed(scarce)}."
+        message = (
+            f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {formatting.quoted(scarce)}."
+        )
         remedy = "Add examples, or merge them into other classes."
         yield _problem("warning", "rare-class", message, part, indices, remedy)
     for group in _alike(counts):
         indices = sorted({i for name in group[1:] for i in rows[name]})
-        message = f"class names that differ in case, spaces or hyphens only: {_listed(group)}."
+        message = f"class names that differ in case, spaces or hyphens only: {formatting.quoted(group)}."
         yield _problem("warning", "similar-classes", message, part, indices, "Spell the class in one way.")
 
 
@@ -291,16 +317,23 @@ def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]
         yield _problem("error", "no-labels", "there are no labels to measure against.", test)
         return
     if missing := missing_labels(test):
-        message = f"{_texts(len(missing))} without a label, to be left out."
+        message = f"{formatting.texts(len(missing))} without a label, to be left out."
         yield _problem("warning", "missing-label", message, test, missing, _remedy_of_missing(test))
     if not target_of(train).has_classes:
         return
     training_labels = {name for y in train.labels for name in label_names(y)}
     unseen = [i for i, y in enumerate(test.labels) if not training_labels.issuperset(label_names(y))]
     if unseen:
-        names = sorted({name for i in unseen for name in label_names(test.labels[i])} - training_labels)
-        message = f"{_texts(len(unseen))} with a label that is not in training: {_listed(names)}."
-        yield _problem("error", "unseen-label", message, test, unseen, "Correct the label, or train on it too.")
+        every = {name for y in test.labels for name in label_names(y)}
+        names = sorted(every - training_labels)
+        message = f"{formatting.texts(len(unseen))} with a label that is not in training: {formatting.quoted(names)}."
+        near = difflib.get_close_matches(names[0], sorted(training_labels), n=1)
+        remedy = f"Did you mean '{near[0]}'? Else correct" if near else "Correct"
+        remedy += " the label, or train on it too"
+        # Of a hundred classes, a small sample lacks some; where it has none of them, the column is a wrong one.
+        severity: Severity = "warning" if every & training_labels else "error"
+        remedy += "." if severity == "error" else "; as it is, it counts as a mistake of every model."
+        yield _problem(severity, "unseen-label", message, test, unseen, remedy)
 
 
 def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
@@ -321,14 +354,14 @@ def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Prob
             (exact if part.texts[index] in seen else near).append(index)
             seen.add(part.texts[index])
     if conflicting:
-        message = f"{_texts(len(conflicting))} whose label contradicts that of the same text elsewhere."
+        message = f"{formatting.texts(len(conflicting))} whose label contradicts that of the same text elsewhere."
         remedy = "Decide on one label a text."
         yield _problem("warning", "conflicting-labels", message, part, sorted(conflicting), remedy)
     if exact:
-        message = f"{_texts(len(exact))} repeated word for word."
+        message = f"{formatting.texts(len(exact))} repeated word for word."
         yield _problem("warning", "duplicate", message, part, sorted(exact), "Take the copies out.")
     if near:
-        message = f"{_texts(len(near))} repeated but for case or spaces."
+        message = f"{formatting.texts(len(near))} repeated but for case or spaces."
         yield _problem("note", "near-duplicate", message, part, sorted(near), "Take the copies out.")
 
 
@@ -340,9 +373,8 @@ def _check_leak(
     if not leaked:
         return
     severe = where == "training" and len(leaked) > LEAK_SHARE * len(held_out)
-    message = (
-        f"{_texts(len(leaked))} of the {name} set ({len(leaked) / len(held_out):.1%}) are in the {where} texts too."
-    )
+    part = f"{formatting.texts(len(leaked))} of the {name} set ({len(leaked) / len(held_out):.1%})"
+    message = f"{part} are in the {where} texts too."
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
     yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held_out, leaked, remedy)
 
@@ -387,8 +419,3 @@ def _alike(counts: Counter[str]) -> Iterator[list[str]]:
         letters = any(character.isalpha() for character in name)  # else -1 and 1 would be equal
         folded[re.sub(r"[\s_-]+", "", visible(name).casefold()) if letters else name].append(name)
     return (group for group in folded.values() if len(group) > 1)
-
-
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(f"'{name}'" for name in listed[:8]) + (", …" if len(listed) > 8 else "")

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.conllu import surface
 from textgraft.data.json_records import starts_like_json
@@ -103,8 +104,8 @@ def _split(line: str, delimiter: str) -> list[str]:
     return line.split("\t") if delimiter == "\t" else re.split(" +", line.strip(" "))
 
 
-@dataclass(frozen=True)
-class Tagged:
+@dataclass(frozen=True, repr=False)
+class Tagged(Brief):
     """Sentences of one file in one tagging scheme; the length is the number of sentences."""
 
     sentences: tuple[Sentence, ...]

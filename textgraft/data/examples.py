@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 
 TargetKind = Literal["single", "multi", "numeric", "choice"]
@@ -133,8 +134,8 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-@dataclass(frozen=True)
-class Examples:
+@dataclass(frozen=True, repr=False)
+class Examples(Brief):
     """N texts in file order, with labels and the location of each.
 
     Missing values are kept, so that line numbers stay correct and `check` can report them.

@@ -6,12 +6,13 @@ import difflib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn, get_args
 
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import parse
 from textgraft.data.examples import Examples, Label, TargetKind, reads
 from textgraft.data.targets import TARGETS, Target, target_of
 
@@ -52,7 +53,11 @@ class Labels:
             raise UserError("there are no labels to learn from.", where=examples.source, remedy=remedy)
         validate_labelled(examples)
         target = target_of(examples)
-        return cls(target.kind, **target.learned(examples))
+        labels = cls(target.kind, **target.learned(examples))
+        if halves := [name for name in labels.names if any("\ud800" <= character <= "\udfff" for character in name)]:
+            message = f"label {halves[0]!a} has half of a surrogate pair, which is no character."
+            raise UserError(message, where=examples.source, remedy="Correct it.")
+        return labels
 
     @property
     def target(self) -> Target:
@@ -104,6 +109,25 @@ class Labels:
         validate_labelled(examples)
         return self.target.encode(self, examples)
 
+    def covering(self, examples: Examples) -> Labels:
+        """The labels to measure `examples` by: these, followed by the names that only `examples` have.
+
+        No model of these labels can predict the others, so a text with one of them is a mistake of every model.
+
+        Raises:
+            UserError: None of the names is a class, which is a wrong column rather than a rare class; or names are
+                several of these classes that were not separated.
+        """
+        missing = set(missing_labels(examples))
+        rows = self.target.class_names(examples) if examples.labels is not None else []
+        names = {name for index, row in enumerate(rows) if index not in missing for name in row}
+        unseen = sorted(names - set(self.names))
+        unseparated = (name for name in unseen if self.target.guessed_separator(name, self.names) is not None)
+        wrong = next(unseparated, unseen[0] if unseen and not names & set(self.names) else None)
+        if wrong is not None:
+            self.raise_unseen(wrong, examples.where(next(i for i, row in enumerate(rows) if wrong in row)))
+        return replace(self, names=(*self.names, *unseen)) if unseen else self
+
     def decode(self, targets: np.ndarray) -> list[Label]:
         """The inverse of `encode`; for "multi" every class of at least 0.5, so probabilities decode as well."""
         return self.target.decode(self, targets)
@@ -138,7 +162,7 @@ class Labels:
     def from_json(cls, text: str, *, where: str = "labels.json") -> Labels:
         """The inverse of `to_json`. Raises UserError for anything else."""
         try:
-            fields = json.loads(text)
+            fields = parse(text)
         except ValueError:
             fields = None
         if not isinstance(fields, dict):

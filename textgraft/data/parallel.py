@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.data.text_files import lines
 
@@ -15,8 +16,8 @@ HELD_OUT_EVERY, MAX_HELD_OUT = 50, 1000
 """Without separate evaluation pairs every HELD_OUT_EVERY-th pair is held out, up to MAX_HELD_OUT."""
 
 
-@dataclass(frozen=True)
-class Parallel:
+@dataclass(frozen=True, repr=False)
+class Parallel(Brief):
     """N sentences and their translations; `blank` counts pairs that were dropped because one text was empty."""
 
     source: tuple[str, ...]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.data.json_records import records
 
@@ -67,8 +68,8 @@ class Article:
     paragraphs: tuple[Paragraph, ...]
 
 
-@dataclass(frozen=True)
-class Squad:
+@dataclass(frozen=True, repr=False)
+class Squad(Brief):
     """The articles of a file; the length is the number of questions."""
 
     articles: tuple[Article, ...]

@@ -77,6 +77,10 @@ class Target:
         """As `Labels.decode`."""
         raise NotImplementedError
 
+    def class_names(self, examples: Examples) -> list[tuple[str, ...]]:
+        """The names of each labelled example's classes; none where examples do not share their classes."""
+        return [_names(examples, i) if self.shares_classes else () for i in range(len(examples))]
+
     def balanced_weights(self, targets: np.ndarray, classes: int) -> np.ndarray:
         """Weights (C,), float32, that give all classes the same influence. Only where texts share their classes."""
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from textgraft.core import formatting
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
-from textgraft.core.errors import UserError
+from textgraft.core.errors import DataWarning, UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
@@ -33,6 +34,7 @@ from textgraft.models.model import Model
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier
+from textgraft.tasks.classification.unseen_labels import UnseenLabels
 from textgraft.training.driver import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
@@ -91,7 +93,10 @@ def distil_classifier(
     parts = _parts(texts, labelled, test)
     for part in parts.values():
         teacher.validate(part)
-    targets = _targets(teacher.labels, parts, labelled, test)
+    labels = teacher.labels if test is None else teacher.labels.covering(test)
+    targets = _targets(teacher.labels, parts, labelled) | ({} if test is None else {"test": labels.encode(test)})
+    if test is not None and (unseen := UnseenLabels.of(labels, teacher.labels.num_outputs, targets["test"])):
+        warnings.warn(f"{test.source}: {unseen}", DataWarning, stacklevel=3)
     saved_members = [_saved_model(member) for member in teacher.members]
     identity = _identity(teacher, saved_members, source, stage, options) | {
         "data": {name: content_hash([*part, *map(str, targets.get(name, ()))]) for name, part in parts.items()}
@@ -112,7 +117,7 @@ def distil_classifier(
     answers = {name: _outputs(plan, model, data, name) for name in parts if name != "train"}
     record["agreement"] = _agreement(teacher.labels, data.answers["held out"], answers["held out"])
     record["sizes"] = _sizes(teacher, saved_members, artifact, parts["held out"][:TIMED_TEXTS])
-    comparison = _comparison(data, teacher.labels, answers, (seconds / 60, meter.peak_mb))
+    comparison = _comparison(data, labels, answers, (seconds / 60, meter.peak_mb))
     if comparison is not None:
         record["results"] = comparison.results(labels=data.labelled, seeds=1)
     record["verdict"] = _verdict(record)
@@ -158,15 +163,12 @@ def _parts(texts: list[str], labelled: Examples | None, test: Examples | None) -
     return parts if test is None else parts | {"test": list(test.texts)}
 
 
-def _targets(
-    labels: Labels, parts: Mapping[str, list[str]], labelled: Examples | None, test: Examples | None
-) -> dict[str, np.ndarray]:
-    """Targets of the texts with labels. Raises UserError for a label that the teacher does not have."""
+def _targets(labels: Labels, parts: Mapping[str, list[str]], labelled: Examples | None) -> dict[str, np.ndarray]:
+    """Targets of the texts to train on. Raises UserError for a label that the teacher does not have."""
     labelled_targets = [] if labelled is None else [labels.encode(labelled)]
     unlabelled = len(parts["train"]) - sum(map(len, labelled_targets))
     unlabelled_targets = DISTILLED_TARGETS[labels.kind].without_labels(unlabelled, labels.num_outputs)
-    train = {"train": np.concatenate([unlabelled_targets, *labelled_targets])}
-    return train if test is None else train | {"test": labels.encode(test)}
+    return {"train": np.concatenate([unlabelled_targets, *labelled_targets])}
 
 
 @dataclass(frozen=True)

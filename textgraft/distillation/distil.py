@@ -21,9 +21,11 @@ from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.training.driver import validate_new_path
 from textgraft.training.objectives import OBJECTIVES
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import prepared
 
 
+@exclusive
 def distil(
     teacher: str | Path,
     texts: Sequence[str],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.tasks.classification.evaluation import Comparison
@@ -106,8 +107,8 @@ def load_distil_recipe(name: str) -> DistilRecipe:
     return recipe
 
 
-@dataclass(frozen=True)
-class Distilled:
+@dataclass(frozen=True, repr=False)
+class Distilled(Brief):
     """A distilled student: its folder, the contents of run.json, and the comparison with its teacher on a test set.
 
     `record["sizes"]` has parameters (None for a model without a network), bytes and speed of both.

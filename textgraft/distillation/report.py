@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from textgraft.data.examples import Examples
@@ -33,7 +34,7 @@ def distil_report(
     return Report(
         title=record["name"],
         verdict=" ".join([*([comparison.verdict()] if comparison is not None else []), record["verdict"]]),
-        classes=artifact.labels.names if artifact.labels is not None else (),
+        classes=_classes(artifact, comparison),
         histories={"student": record["history"]},
         schedule=schedule_table(stage, groups, steps_per_epoch),
         schedule_curves=dict(zip(groups, schedule_curve(stage, len(groups), steps_per_epoch), strict=True)),
@@ -44,13 +45,20 @@ def distil_report(
     )
 
 
+def _classes(artifact: Artifact, comparison: Comparison | None) -> Sequence[str]:
+    """The student's classes, and those that only the test set has."""
+    labels = artifact.labels if comparison is None else comparison.labels
+    return () if labels is None else labels.names
+
+
 def _test_sections(comparison: Comparison, record: dict[str, Any], test: Examples) -> dict[str, Any]:
     """The sections that need a test set."""
     first, teacher = comparison.outcomes
     scores = record["results"]["methods"][first.name]
     sections: dict[str, Any] = {
         "metric": comparison.headline,
-        "test_n": len(comparison.targets),
+        "headline": comparison.headline_sentence,
+        "texts": comparison.texts,
         "scores": {name: value["mean"] for name, value in scores.items() if isinstance(value, dict)},
         "methods": [
             Method(first.name, comparison.interval(first), minutes=first.minutes, peak_mb=first.peak_mb),

@@ -50,6 +50,7 @@ from textgraft.training.phases import Stage, with_frozen_bottom
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
 from textgraft.training.results_folder import finished, validate_new_path, write_results
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings
 
 HELD_OUT = 0.2
@@ -127,6 +128,7 @@ class TransferSetup:
         return f"{number} of {len(kinds) * len(self.seeds)}, {kind}, seed {seed}"
 
 
+@exclusive
 def inspect_transfer(
     train: Any,
     out: Path | str,

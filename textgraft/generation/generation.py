@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from textgraft.core.brief import Brief
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch, pad
@@ -31,8 +32,8 @@ ROWS = 32
 SCORED_TOKENS = 4096
 
 
-@dataclass(frozen=True)
-class Generated:
+@dataclass(frozen=True, repr=False)
+class Generated(Brief):
     """Continuation of a prompt: the text, its tokens, the sum of their log probabilities, and why it finished."""
 
     text: str
@@ -41,8 +42,8 @@ class Generated:
     ended: FinishReason
 
 
-@dataclass(frozen=True)
-class Scored:
+@dataclass(frozen=True, repr=False)
+class Scored(Brief):
     """Likelihood of a continuation: the sum of its tokens' log probabilities (nats), and their number."""
 
     log_probability: float

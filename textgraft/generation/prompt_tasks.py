@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Choice, Examples, Pair
 from textgraft.data.readers import read
@@ -72,8 +73,8 @@ class Answer:
     option: str | None = None
 
 
-@dataclass(frozen=True)
-class Prompted:
+@dataclass(frozen=True, repr=False)
+class Prompted(Brief):
     """Predictions for N texts, and the `demonstrations` in their prompts, as far as there was room."""
 
     texts: Examples

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.data.examples import validate_not_single_text
 from textgraft.generation.generation import left_to_right
@@ -21,8 +22,8 @@ from textgraft.generation.prompting import Prompt
 from textgraft.models.artifact import Artifact
 
 
-@dataclass(frozen=True)
-class LastWords:
+@dataclass(frozen=True, repr=False)
+class LastWords(Brief):
     """Results of predicting the last words of N passages.
 
     `right` are those that greedy decoding gives, with all their tokens; `log_probabilities` are in nats.

@@ -20,6 +20,7 @@ from safetensors.numpy import save as to_safetensors
 from scipy.special import logit
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.json_text import encode
 from textgraft.data.examples import Pair, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear.co_training import Views
@@ -231,10 +232,7 @@ def _restored_model(
 
 def _document(value: Any) -> bytes:
     """JSON as UTF-8; escaped where a word holds half a surrogate pair, which UTF-8 cannot encode."""
-    try:
-        return (json.dumps(value, ensure_ascii=False, indent=0) + "\n").encode()
-    except UnicodeEncodeError:
-        return (json.dumps(value, indent=0) + "\n").encode()
+    return encode(value, indent=0) + b"\n"
 
 
 def _parsed_json(path: Path, data: bytes) -> Any:

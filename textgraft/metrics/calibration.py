@@ -84,10 +84,11 @@ class _Independent(_Exclusive):
         return np.asarray(np.maximum(probs, 1.0 - probs).min(1))
 
     def correct(self, probs: NDArray, targets: NDArray) -> NDArray[np.bool_]:
-        return np.asarray(((probs >= 0.5) == (targets > 0.5)).all(1))
+        present, others = np.hsplit(np.asarray(targets) > 0.5, [probs.shape[1]])
+        return np.asarray(((probs >= 0.5) == present).all(1) & ~others.any(1))
 
     def events(self, probs: NDArray, targets: NDArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        return probs.ravel().astype(np.float64), np.asarray(targets).ravel() > 0.5
+        return probs.ravel().astype(np.float64), np.asarray(targets)[:, : probs.shape[1]].ravel() > 0.5
 
 
 CALIBRATIONS: Mapping[TargetKind, _Exclusive] = {
@@ -128,7 +129,7 @@ def fit_temperature(logits: NDArray, targets: NDArray, kind: TargetKind = "singl
 
     Args:
         logits: Logits (N, C) of documents that the model was not trained on; -inf for an option that a question lacks.
-        targets: Class numbers (N,), or 0/1 (N, C) for "multi", where one temperature serves all labels.
+        targets: Class numbers (N,) below C, or 0/1 (N, C) for "multi", where one temperature serves all labels.
         kind: Kind of the targets.
 
     Returns:
@@ -177,7 +178,8 @@ def reliability(probs: NDArray, targets: NDArray, kind: TargetKind = "single", *
 
     Args:
         probs: Probabilities (N, C).
-        targets: Class numbers (N,), or 0/1 (N, C) for "multi".
+        targets: Class numbers (N,), or 0/1 (N, C) for "multi". A class beyond C, which the model does not have, makes
+            a prediction of "single" wrong; labels beyond C of "multi" have no probability and no part in the diagram.
         kind: Kind of the targets.
         bins: Number of bins.
 

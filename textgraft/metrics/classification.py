@@ -58,6 +58,10 @@ class ClassScores:
 def evaluate(kind: TargetKind, targets: NDArray, outputs: NDArray) -> Scores:
     """All scores of a kind of target.
 
+    Targets may have classes beyond the C of the outputs, which the model cannot predict (data.labels.Labels.covering):
+    a text of such a class is a mistake. The log loss is of the others, for which there are probabilities
+    (`predictable`).
+
     Args:
         kind: Kind of the targets.
         targets: Class numbers (N,) for "single" and "choice", 0/1 (N, C) for "multi", values (N,) for "numeric".
@@ -71,12 +75,40 @@ def document_scores(kind: TargetKind, targets: NDArray, outputs: NDArray, *, thr
     return DOCUMENT_SCORES[kind](targets, outputs, threshold)
 
 
+def predictable(kind: TargetKind, targets: NDArray, outputs: NDArray) -> tuple[NDArray, NDArray]:
+    """The part of targets and outputs (or logits) for which the model has an output.
+
+    Args:
+        kind: Kind of the targets.
+        targets: Class numbers (N,) or 0/1 (N, C + U), of which the last U classes are not the model's; others.
+        outputs: (N, C), or others.
+
+    Returns:
+        "single": the texts of the C classes. "multi": all texts with the first C labels. Other kinds: everything.
+
+    >>> predictable("single", np.array([0, 2]), np.array([[0.9, 0.1], [0.6, 0.4]]))
+    (array([0]), array([[0.9, 0.1]]))
+    """
+    if not TARGETS[kind].shares_classes:
+        return targets, outputs
+    classes = outputs.shape[1]
+    if not TARGETS[kind].is_exclusive:
+        return targets[:, :classes], outputs
+    known = targets < classes
+    return targets[known], outputs[known]
+
+
+def _widened(decisions: NDArray, targets: NDArray) -> NDArray:
+    """0/1 decisions (N, C) with columns of zeros for the classes that only the targets (N, C + U) have."""
+    return np.pad(decisions, ((0, 0), (0, np.shape(targets)[1] - decisions.shape[1])))
+
+
 def _hits(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
     return (outputs.argmax(1) == targets).astype(np.float64)
 
 
 def _set_hits(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
-    return np.asarray(((outputs >= threshold) == (targets > 0.5)).all(1).astype(np.float64))
+    return np.asarray((_widened(outputs >= threshold, targets) == (targets > 0.5)).all(1).astype(np.float64))
 
 
 def _absolute_errors(targets: NDArray, outputs: NDArray, threshold: float) -> NDArray:
@@ -109,14 +141,21 @@ def single_label_scores(targets: NDArray, probabilities: NDArray) -> Scores:
         return dict.fromkeys(("accuracy", "macro_f1", "micro_f1", "log_loss"))
     predicted = probabilities.argmax(1)
     accuracy = float((predicted == targets).mean())
-    true_class = probabilities[np.arange(len(targets)), targets].astype(np.float64)
-    f1 = [c.f1 for c in class_scores(targets, predicted, [str(c) for c in range(probabilities.shape[1])])]
+    classes = max(probabilities.shape[1], int(targets.max()) + 1)
+    f1 = [c.f1 for c in class_scores(targets, predicted, [str(c) for c in range(classes)])]
     return {
         "accuracy": accuracy,
         "macro_f1": _mean_of_defined(f1) if len(np.unique(targets)) > 1 else None,
         "micro_f1": accuracy,
-        "log_loss": float(-np.log(true_class.clip(np.finfo(np.float64).eps, 1.0)).mean()),
+        "log_loss": _log_loss(*predictable("single", targets, probabilities)),
     }
+
+
+def _log_loss(targets: NDArray, probabilities: NDArray) -> float | None:
+    """Mean negative log probability of the true classes; None for no texts."""
+    true_class = probabilities[np.arange(len(targets)), targets].astype(np.float64)
+    clipped = true_class.clip(np.finfo(np.float64).eps, 1.0)
+    return float(-np.log(clipped).mean()) if len(targets) else None
 
 
 def multi_label_scores(targets: NDArray, probabilities: NDArray, *, threshold: float = 0.5) -> Scores:
@@ -131,10 +170,10 @@ def multi_label_scores(targets: NDArray, probabilities: NDArray, *, threshold: f
     """
     if len(targets) == 0:
         return dict.fromkeys(("subset_accuracy", "micro_f1", "macro_f1", "log_loss"))
-    truth, predicted = targets > 0.5, probabilities >= threshold
+    truth, predicted = targets > 0.5, _widened(probabilities >= threshold, targets)
     hits, errors = (truth & predicted).sum(0), (truth ^ predicted).sum(0)
-    eps = np.finfo(np.float64).eps
-    likelihood = np.where(truth, probabilities, 1.0 - probabilities.astype(np.float64)).clip(eps, 1.0)
+    present, eps = predictable("multi", truth, probabilities)[0], np.finfo(np.float64).eps
+    likelihood = np.where(present, probabilities, 1.0 - probabilities.astype(np.float64)).clip(eps, 1.0)
     return {
         "subset_accuracy": float((truth == predicted).all(1).mean()),
         "micro_f1": _ratio(2 * hits.sum(), 2 * hits.sum() + errors.sum()),
@@ -199,7 +238,7 @@ def class_scores(targets: NDArray, predicted: NDArray, names: Sequence[str]) -> 
         names: The C class names.
     """
     if np.ndim(targets) == 2:
-        truth, guess = np.asarray(targets) > 0.5, np.asarray(predicted) > 0.5
+        truth, guess = np.asarray(targets) > 0.5, _widened(np.asarray(predicted) > 0.5, targets)
         hits, support, predicted_counts = (truth & guess).sum(0), truth.sum(0), guess.sum(0)
     else:
         hits = np.bincount(np.asarray(targets)[targets == predicted], minlength=len(names))

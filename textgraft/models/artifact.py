@@ -18,6 +18,7 @@ from safetensors.torch import load as from_safetensors
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.data.examples import TargetKind
@@ -109,8 +110,8 @@ class Predictor(Protocol):
         ...
 
 
-@dataclass
-class Artifact:
+@dataclass(repr=False)
+class Artifact(Brief):
     """A network with everything that is saved beside it.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
+from textgraft.core.json_text import encode, parse
 from textgraft.models import catalogue, shared_files
 from textgraft.models.upgrade import upgraded_config, upgraded_run
 
@@ -160,7 +160,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / "config.json"
     try:
-        config = dict(json.loads(path.read_text(encoding="utf-8")))
+        config = dict(parse(path.read_text(encoding="utf-8")))
         is_transformers = "format" not in config and "model_type" in config
         version = FORMAT if is_transformers else config["format"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -210,13 +210,16 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The content of run.json, with the current names of its keys."""
-    return upgraded_run(json.loads(files["run.json"]))
+    """The content of run.json, with the current names of its keys. Raises UserError if it is damaged."""
+    try:
+        return upgraded_run(parse(files["run.json"]))
+    except ValueError as error:
+        raise UserError(f"damaged ({error}).", where="run.json", remedy=RESTORE) from error
 
 
 def to_json(value: Any) -> bytes:
     """JSON in the format of a model folder's files, the same bytes for the same value."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n").encode()
+    return encode(value, indent=1, sort_keys=True) + b"\n"
 
 
 def models_of(model: str | Path) -> list[str]:

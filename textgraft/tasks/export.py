@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.metrics.agreement import MIN_AGREEMENT
@@ -25,8 +26,8 @@ WITHOUT_INT8 = "Export it without int8=True."
 CLASSIFIER_EXPORT = "textgraft.tasks.classification.classifier_export:exported_and_compared"
 
 
-@dataclass(frozen=True)
-class Export:
+@dataclass(frozen=True, repr=False)
+class Export(Brief):
     """Facts on an exported graph.
 
     Attributes:

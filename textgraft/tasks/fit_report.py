@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Self
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief, html_table
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class CandidateReport:
     method: str = ""
 
 
-@dataclass(frozen=True)
-class FitReport:
+@dataclass(frozen=True, repr=False)
+class FitReport(Brief):
     """Evidence for a fitted estimator; shown as a table by `print`, and as HTML in a notebook.
 
     Attributes:
@@ -89,11 +89,7 @@ class FitReport:
         return "\n".join([*self._sentences(), "", formatting.aligned(self._rows(), left={0, 3})])
 
     def _repr_html_(self) -> str:
-        head, *rows = self._rows()
-        lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in head)}</tr>"]
-        lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
-        paragraphs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self._sentences())
-        return f"{paragraphs}<table>{''.join(lines)}</table>"
+        return html_table(self._rows(), *self._sentences())
 
     def _sentences(self) -> list[str]:
         how = "out of fold" if self.evaluated_on == "folds" else self.evaluated_on

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Examples, Pair, validate_not_single_text
 from textgraft.data.labels import Labels
@@ -34,8 +35,8 @@ MODEL_GROUPS: dict[StageName, tuple[str, ...]] = {
 """Layer groups of the three-layer AWD-LSTM; in a language model the tied table is in the head's group."""
 
 
-@dataclass(frozen=True)
-class RecipeSchedule:
+@dataclass(frozen=True, repr=False)
+class RecipeSchedule(Brief):
     """Learning rates of a stage.
 
     Attributes:

@@ -36,6 +36,7 @@ from textgraft.models.artifact import Predictor
 from textgraft.models.model import Model
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.perplexity import Validator
+from textgraft.training.run_lock import claim, locked
 
 PROJECTED_FROM = 10.0
 """Seconds of training after which its total time is extrapolated; the first steps are slower than the others."""
@@ -79,10 +80,11 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Path:
         plan: The identity of the run: settings, data hashes, seeds.
 
     Raises:
-        UserError: The folder has unfinished work of a run with another plan. A folder with nothing but a plan is
-            reused.
+        UserError: Another run is writing there, or the folder has unfinished work of a run with another plan. A folder
+            with nothing but a plan is reused.
     """
     folder = work_path(out)
+    claim(folder)
     path = folder / "plan.json"
     text = json.dumps(plan, sort_keys=True, indent=1)
     if path.exists() and any(other != path for other in folder.iterdir()):
@@ -167,10 +169,13 @@ def remove_work(out: Path) -> None:
 
 
 def remove_unstarted(out: Path) -> None:
-    """Remove the work folder of `out` if it contains nothing but a plan."""
+    """Remove the work folder of `out` if it contains nothing but a plan, and no other run has just begun there."""
     folder = work_path(out)
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= {"plan.json"}:
-        remove_work(out)
+    if not folder.is_dir():
+        return
+    with suppress(UserError), locked(folder):
+        if {path.name for path in folder.iterdir()} <= {"plan.json"}:
+            remove_work(out)
 
 
 def content_hash(parts: Iterable[Any]) -> str:
@@ -206,7 +211,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
 
     Raises:
         Stopped: On Ctrl-C and SIGTERM, after saving.
-        UserError: Another process is training in the same folder.
+        UserError: Another run is writing into the same folder.
         TooSlow: As soon as the extrapolated time exceeds `max_seconds`.
     """
     with locked(checkpoint.parent), _deferred_interrupts() as interrupted, _bar(show) as bar:
@@ -277,36 +282,6 @@ def _share(step: Step, run: Run) -> float:
 
 def _stopped(title: str) -> Stopped:
     return Stopped("stopped.", where=title, remedy="Run the same command again to resume.")
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Context with an exclusive lock on a folder, so that no two processes train in it.
-
-    The system releases the lock when the process ends, in whatever way. Where folders cannot be locked (Windows, some
-    network drives), there is no lock.
-
-    Raises:
-        UserError: Another process has the lock.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            remedy = "Wait until it has finished, or stop it; then run the same command again to resume."
-            raise UserError("another process is training here.", where=str(folder), remedy=remedy) from error
-        except OSError:  # this drive does not support locks
-            pass
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.data.streams.base import Stream
 from textgraft.models.model import Model
@@ -33,8 +34,8 @@ class RangeStep:
     smoothed: float
 
 
-@dataclass(frozen=True)
-class RangeTestResult:
+@dataclass(frozen=True, repr=False)
+class RangeTestResult(Brief):
     """Steps of a range test and the learning rates that it suggests.
 
     Attributes:

@@ -11,9 +11,11 @@ from textgraft.core.errors import UserError
 from textgraft.models import model_folder
 from textgraft.training.driver import content_hash, remove_work, work_folder, work_path
 from textgraft.training.provenance import provenance
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings
 
 
+@exclusive
 def run_experiment(
     out: Path, identity: dict[str, Any], compute: Callable[[Path], tuple[dict[str, Any], str]]
 ) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import cannot_write, write_atomically, writing_atomically
+from textgraft.core.json_text import parse
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
 from textgraft.word_embeddings.lines import limited, sound
@@ -152,7 +153,7 @@ def _from_files(folder: Path, described: dict[str, Any], limit: int | None) -> W
         raise ValueError(f"{len(words)} words and vectors of shape {tensors['vectors'].shape}, expected are {shape}")
     grams, counts = described.get("ngrams"), tensors.get("counts")
     subwords = None if grams is None else Subwords(grams["minn"], grams["maxn"], tensors["ngrams"])
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = parse((folder / "run.json").read_text(encoding="utf-8"))
     vectors = WordVectors(
         words, tensors["vectors"], counts=counts, subwords=subwords, lowercase=described["lowercase"], run=run
     )

@@ -135,8 +135,10 @@ def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
         spoken = "the language model" if name == "ulmfit" else name
         assert (f"{100 * weight:.0f} % {spoken}" if weight < 1 else f"{spoken} alone") in sentence
     if "ulmfit" not in done.counted:
-        score = 100 * done.record["ensemble"]["candidates"]["ulmfit"]["accuracy"]
-        assert f"; the language model ({score:.1f} % out of fold) adds nothing." in sentence
+        tried = done.record["ensemble"]["candidates"]["ulmfit"]
+        both = f"accuracy {100 * tried['accuracy']:.1f} %, log loss {tried['log_loss']:.4g}"
+        assert f"; the language model ({both} out of fold) adds nothing." in sentence
+    assert "The log loss decides, not the accuracy." in sentence
     assert sentence in done.comparison.table()
     report = (done.folder / "report.html").read_text()
     assert sentence in report
@@ -388,8 +390,10 @@ def test_a_model_is_rejected_only_if_it_is_significantly_worse_and_of_no_use(mon
     behind = EarlyRejection([rival(good)], selection)
     why = behind.rejection(unsure, 5)
     assert why is not None
-    assert why.startswith("rejected after 5 of 5 folds: accuracy ")
-    assert why.endswith("on 24 texts, linear 100.0 %")
+    losses = (mean_loss("single", selection.targets, one) for one in (np.exp(unsure), good))
+    told = "log loss, {:.3g} on 24 texts, linear {:.3g} (accuracy {:.1f} %, 100.0 %)"
+    right = 100 * (selection.targets == 0).mean()  # of two equal probabilities the first is the prediction
+    assert why == "rejected after 5 of 5 folds by its " + told.format(*losses, right)
     assert behind.rejection(np.log(good), 5) is None  # as good is no loss
     assert EarlyRejection([rival(bad)], selection).rejection(unsure, 5) is None
     assert EarlyRejection([], selection).rejection(unsure, 5) is None

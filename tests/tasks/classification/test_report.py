@@ -69,7 +69,7 @@ def report() -> Report:
     return Report(
         title=EVIL,
         verdict=EVIL,
-        test_n=300,
+        texts="300 texts",
         methods=[
             Method(EVIL, Interval(0.8, 0.75, 0.85), 0.01, 3.2, 900, EVIL),
             Method("linear", Interval(0.7, 0.65, 0.75), difference=PairedTest(0.1, 0.0001)),

@@ -11,7 +11,6 @@ from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.metrics.classification import bootstrap_interval
 from textgraft.tasks.classification import finetune_options
-from textgraft.tasks.classification.candidate_methods import candidate_method
 from textgraft.tasks.classification.finetune_options import FINE_TUNED, FinetuneOptions
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.rung_result import RungResult
@@ -62,8 +61,3 @@ def test_the_limit_is_for_the_ladder_on_a_processor(monkeypatch: pytest.MonkeyPa
     assert {options.budget_seconds for options in unlimited} == {None}
     monkeypatch.setattr(device, "has_cuda", lambda: True)
     assert FinetuneOptions().budget_seconds is None
-
-
-def test_co_training_with_an_encoder_is_no_method_of_its_own() -> None:
-    names = ("co-training", "bert-co-training", "bert")
-    assert [candidate_method(name) for name in names] == ["co-training", "", FINE_TUNED]

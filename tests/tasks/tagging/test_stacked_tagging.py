@@ -129,7 +129,7 @@ def test_vectors_that_another_process_is_writing_are_not_written_too(sources: Pa
     holder = """
 import sys
 from pathlib import Path
-from textgraft.training.driver import locked
+from textgraft.training.run_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -138,7 +138,7 @@ with locked(Path(sys.argv[1])):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="another process is training here"):
+        with pytest.raises(UserError, match="another run is writing here"):
             tag_finetune(TRAIN, out, model=opened(sources), test=TEST, options=asked, context=QUIET)
         assert not list(folder.glob("vectors-*"))
         other.communicate("")

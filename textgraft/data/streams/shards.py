@@ -22,6 +22,7 @@ import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import cannot_write, write_atomically
+from textgraft.core.json_text import parse
 from textgraft.core.progress import Meter
 from textgraft.text.tokenizer import Tokenizer
 
@@ -68,7 +69,7 @@ class Index:
     def read(cls, folder: Path) -> Index:
         path = folder / INDEX
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse(path.read_text(encoding="utf-8"))
             if content["format"] == _FORMAT and content["version"] > _VERSION:
                 raise UserError(
                     "this corpus was written by a later version of textgraft.",

@@ -15,7 +15,7 @@ import numpy as np
 from textgraft.core import formatting
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE, PairedTest, document_scores, paired_test
-from textgraft.tasks.classification.ensemble_weights import ensemble_weights, losses, mean_loss
+from textgraft.tasks.classification.ensemble_weights import LOSS_NAMES, ensemble_weights, losses, mean_loss
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 
@@ -58,20 +58,22 @@ class EarlyRejection:
             return None
         if compared.test.difference <= 0 or compared.test.p >= SIGNIFICANCE_LEVEL:
             return None
-        labels, kind = self.selection.labels, self.selection.labels.kind
-        score, rival_score = (
-            formatting.score(
-                float(labels.unscaled_errors(document_scores(kind, compared.targets, one).mean())), HEADLINE[kind]
-            )
-            for one in (compared.outputs, compared.rival_outputs)
-        )
         whole = len(self.selection.splits)
         after = f"after {folds} of {whole} folds" if whole > 1 else "after the held-out fifth"
-        metric = formatting.metric_name(HEADLINE[kind])
         if self.before_adapting:
             after = f"before adaptation to the unlabelled texts, {after}"
-        rival = f"{compared.rival} {rival_score}"
-        return f"rejected {after}: {metric} {score} on {len(compared.targets):,} texts, {rival}"
+        return f"rejected {after} by its {self._scores(compared)}"
+
+    def _scores(self, compared: _Compared) -> str:
+        """`log loss, 0.91 on 60 texts, co-training 0.62 (accuracy 58.3 %, 50.0 %)`: what decides, then what is read."""
+        labels, kind, targets = self.selection.labels, self.selection.labels.kind, compared.targets
+        outputs = (compared.outputs, compared.rival_outputs)
+        loss, rival_loss = (f"{mean_loss(kind, targets, one):.3g}" for one in outputs)
+        errors = (labels.unscaled_errors(document_scores(kind, targets, one)).mean() for one in outputs)
+        score, rival_score = (formatting.score(float(error), HEADLINE[kind]) for error in errors)
+        both = f"{formatting.metric_name(HEADLINE[kind])} {score}, {rival_score}"
+        name = formatting.metric_name(LOSS_NAMES[kind])
+        return f"{name}, {loss} on {formatting.texts(len(targets))}, {compared.rival} {rival_loss} ({both})"
 
     def is_accepted(self, logits: np.ndarray, folds: int) -> bool:
         """True if the evidence of some folds is clear, so that the others need not be trained.

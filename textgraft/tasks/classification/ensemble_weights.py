@@ -9,6 +9,13 @@ from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind
 
+LOSS_NAMES: Mapping[TargetKind, str] = {
+    "single": "log_loss",
+    "multi": "log_loss",
+    "numeric": "squared_error",
+    "choice": "log_loss",
+}
+"""The name of the loss of each kind of target."""
 STEPS = 20
 MIN_GAIN = 1e-12
 """Smallest decrease of the loss that counts; less is rounding."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief, html_table
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import reads
 from textgraft.data.labels import Labels
@@ -26,10 +27,11 @@ from textgraft.metrics.classification import (
     paired_test,
 )
 from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.unseen_labels import UnseenLabels
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(Brief):
     """Predictions of one method for the evaluation split; equal to itself only.
 
     `outputs` (seeds, N, C) are probabilities, or (seeds, N) standardised values for a numeric target; `raw` the same
@@ -44,17 +46,19 @@ class Outcome:
     about: str = ""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Brief):
     """Several methods on the same N texts: the model itself first, then its rivals.
 
     Attributes:
-        labels: The labels.
+        labels: The labels of the methods, and after them those that only the texts have (Labels.covering).
         targets: Targets of the texts.
         outcomes: Predictions of each method.
         parts: Members of the first method where that is an ensemble; they are shown, but are no rivals.
         chosen: A sentence on the model selection that led to the first method, if there was one.
         seen: (N,) True for texts that are training texts too: the verdict then has scores on the others as well.
+        folds: Number of folds of the cross-validation that predicted the texts; 0 for texts of their own.
+        next_step: A sentence on what to do about the result, if there is something.
     """
 
     labels: Labels
@@ -63,6 +67,8 @@ class Comparison:
     parts: tuple[Outcome, ...] = ()
     chosen: str = ""
     seen: np.ndarray | None = None
+    folds: int = 0
+    next_step: str = ""
     _intervals: dict[Outcome, Interval] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def scores(self, outcome: Outcome) -> np.ndarray:
@@ -96,14 +102,36 @@ class Comparison:
         """A paired test of the first method against `rival` on these texts."""
         return paired_test(self.scores(self.outcomes[0]), self.scores(rival))
 
+    @property
+    def headline_sentence(self) -> str:
+        """The result in words for anyone: `84 of 100 texts are right.`"""
+        mean, count = self.interval(self.outcomes[0]).mean, len(self.targets)
+        if not self.labels.target.has_classes:
+            return f"Predictions for {count:,} texts are off by {formatting.score(mean, self.headline)} on average."
+        seeds = len(self.outcomes[0].outputs)
+        right = f"{mean * count:,.0f}" if seeds == 1 else f"{mean * count:,.1f}"
+        return f"{right} of {count:,} texts are right{f', on average over {seeds} seeds' if seeds > 1 else ''}."
+
+    @property
+    def texts(self) -> str:
+        """`100 texts`, or `100 texts, each predicted by a model that was not trained on it (5 folds)`."""
+        how = f", each predicted by a model that was not trained on it ({self.folds} folds)" if self.folds else ""
+        return f"{len(self.targets):,} texts{how}"
+
+    @property
+    def unseen_labels(self) -> UnseenLabels:
+        """The labels of these texts that training lacked."""
+        return UnseenLabels.of(self.labels, self.outcomes[0].outputs.shape[-1], self.targets)
+
     def verdict(self) -> str:
-        """Score, best baseline, paired test against it, and the scores on texts that are not in training."""
-        return " ".join(part for part in (self._verdict(), self._unseen()) if part)
+        """Score, best baseline, paired test against it, and what limits the score: labels or texts of training."""
+        parts = (self._verdict(), self.next_step, str(self.unseen_labels), self._unseen())
+        return " ".join(part for part in parts if part)
 
     def _verdict(self) -> str:
         first, rival, metric = self.outcomes[0], self.best_baseline(), self.headline
         score = formatting.interval(*self.interval(first), metric)
-        text = f"{first.name}: {formatting.metric_name(metric)} {score} on {len(self.targets):,} texts"
+        text = f"{first.name}: {formatting.metric_name(metric)} {score} on {self.texts}"
         if rival is None and len(self.parts) == 1:
             return f"{text}. It is {self.parts[0].name} alone; no other method was trained."
         if rival is None:
@@ -130,28 +158,38 @@ class Comparison:
         return f"{text}."
 
     def table(self) -> str:
-        """Every method with its score, interval and cost, and the verdict, as plain text."""
+        """Every method with its score, interval and cost, then the result in words and the verdict, as plain text."""
+        return "\n".join([formatting.aligned(self._rows(), left={0}), "", *self._sentences()])
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows(), self.headline_sentence, self.verdict(), self.chosen)
+
+    def _sentences(self) -> list[str]:
+        return [*([self.chosen] if self.chosen else []), self.headline_sentence, self.verdict()]
+
+    def _rows(self) -> list[list[str]]:
         beside = self.labels.target.other_metrics
-        head = [
-            "method",
-            f"{formatting.metric_name(self.headline)} [95 % interval]",
-            "spread",
-            *beside,
-            "minutes",
-            "peak MB",
+        rows = [
+            [
+                "method",
+                f"{formatting.metric_name(self.headline)} [95 % interval]",
+                "spread",
+                *beside,
+                "minutes",
+                "peak MB",
+            ]
         ]
-        rows = [head]
         for name, result in self._methods().items():
             score = result[self.headline]
             interval = formatting.interval(score["mean"], score["low"], score["high"], self.headline)
             spread = formatting.score(score["spread"], self.headline)
             others = [formatting.score((result[other] or {}).get("mean"), other) for other in beside]
             rows.append([name, interval, spread, *others, f"{result['minutes']:.1f}", f"{result['peak_mb']:,}"])
-        shown = formatting.aligned(rows, left={0})
-        return "\n".join([shown, "", *([self.chosen] if self.chosen else []), self.verdict()])
+        return rows
 
     def results(self, *, labels: int, seeds: int) -> dict[str, Any]:
         """The contents of results.json: methods, each with its metrics, minutes and peak memory."""
+        about = {"chosen": self.chosen, "unseen_labels": self.unseen_labels.counts}
         return {
             "labels": labels,
             "test_n": len(self.targets),
@@ -159,7 +197,7 @@ class Comparison:
             "metric": self.headline,
             "verdict": self.verdict(),
             "methods": self._methods(),
-        } | ({"chosen": self.chosen} if self.chosen else {})
+        } | {name: value for name, value in about.items() if value}
 
     def _methods(self) -> dict[str, dict[str, Any]]:
         first, *rivals = self.outcomes
@@ -206,7 +244,8 @@ def compare_methods(
             counted = NgramCounts.of([*train.texts, *unlabelled], seed=seed)
             rivals.append(LsaBaseline(feature_maps=plain_and_residual_idf(counted, seed=seed), seed=seed))
         outcomes += [_predictions(baseline, selection) for baseline in rivals]
-    return on_held_out(Comparison(labels, selection.evaluation_targets, tuple(outcomes), tuple(parts)), folds)
+    evaluation_labels, evaluation_targets = selection.evaluation_labels, selection.evaluation_targets
+    return on_held_out(Comparison(evaluation_labels, evaluation_targets, tuple(outcomes), tuple(parts)), folds)
 
 
 def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -> Comparison:
@@ -216,6 +255,7 @@ def on_held_out(comparison: Comparison, folds: Sequence[Sequence[int]] | None) -
     indices = np.array(sorted(i for held_out in folds for i in held_out), dtype=int)
     return replace(
         comparison,
+        folds=len(folds),
         targets=comparison.targets[indices],
         outcomes=tuple(_take(o, indices) for o in comparison.outcomes),
         parts=tuple(_take(o, indices) for o in comparison.parts),

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import Choice, Pair, each_text
 from textgraft.tasks.classification import predictor
@@ -43,8 +44,8 @@ class Part:
     side: int = 0
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Brief):
     """Explanation of a prediction.
 
     Attributes:

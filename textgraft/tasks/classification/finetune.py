@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.data.checks import LEAK_SHARE, check, shared_texts
+from textgraft.data.checks import LEAK_SHARE, check_and_warn, shared_texts
 from textgraft.data.examples import Examples, validate_not_single_text
 from textgraft.data.held_out import read_held_out
 from textgraft.data.readers import read
@@ -33,6 +34,7 @@ from textgraft.tasks.classification.finetune_setup import FinetuneSetup, prepare
 from textgraft.tasks.classification.first_fold import trial
 from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder, feature_maps
 from textgraft.tasks.classification.model_selection import WeightedEnsemble, evidence
+from textgraft.tasks.classification.next_step import keep_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models, validate_names
 from textgraft.tasks.classification.training import Plan
@@ -42,9 +44,11 @@ from textgraft.training.driver import (
     remove_work,
     validate_new_path,
 )
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import prepared
 
 
+@exclusive
 def finetune(
     train: Any,
     out: Path | str,
@@ -85,10 +89,15 @@ def finetune(
     Returns:
         The folder, the scores beside those of baselines, and the trained models.
 
+    Warns:
+        DataWarning: For each problem that `textgraft.check` finds in the data, but for notes: test texts that are among
+            the training or unlabelled texts, labels that training lacks, and so on.
+
     Raises:
-        UserError: `out` exists; labels cannot be learned, or are unseen in training; or as `adapt` does.
+        UserError: `out` exists; labels cannot be learned, or none of the validation or test set's occurs in training;
+            or as `adapt` does.
     """
-    out = Path(out)
+    began, out = time.monotonic(), Path(out)
     options = options or FinetuneOptions()
     if options.adapt is not None:
         options = replace(options, adapt=prepared(context, options.adapt)[1])
@@ -104,6 +113,7 @@ def finetune(
         shown = RunContext(show=context.show, overwrite=context.overwrite)
         adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
     setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
+    problems = check_and_warn(train, valid=valid, test=test, unlabelled=unlabelled)
     selection, options = setup.selection, setup.options
     choice: WeightedEnsemble | None = None
     ladder_record: Mapping[str, Any] = {}
@@ -116,9 +126,7 @@ def finetune(
         setup = setup.adapted_readings()
         members = {name: _member(setup, name, one) for name, one in setup.readings.items()}
         comparison = _language_model_comparison(members, selection, options)
-    if selection.evaluation is not None:
-        seen = shared_texts(selection.evaluation.texts, train.texts)
-        comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
+    comparison = _annotated(comparison, selection, choice)
     done = FinetuneResult(
         folder=out,
         comparison=comparison,
@@ -132,12 +140,21 @@ def finetune(
         members=members,
         stages=setup.stages,
         cut=setup.cut,
-        problems=check(train, valid=valid, test=test, unlabelled=Examples(list(unlabelled)) if unlabelled else None),
+        problems=problems,
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
+        seconds=time.monotonic() - began,
     )
     _save(done, choice, context.overwrite, report=options.report)
     return done
+
+
+def _annotated(comparison: Comparison, selection: SelectionContext, choice: WeightedEnsemble | None) -> Comparison:
+    """The comparison with the texts that are training texts too, and with the step after a worse ensemble."""
+    if selection.evaluation is not None:
+        seen = shared_texts(selection.evaluation.texts, selection.train.texts)
+        comparison = replace(comparison, seen=seen if seen.mean() > LEAK_SHARE else None)
+    return comparison if choice is None else replace(comparison, next_step=keep_candidate(comparison))
 
 
 def _language_models(model: str | Path | None, train: Examples, options: FinetuneOptions) -> dict[str, Source]:
@@ -230,7 +247,8 @@ def _ensemble_comparison(choice: WeightedEnsemble, selection: SelectionContext, 
     alone, others = choice.rivals()
     selection = selection.first_folds(choice.folds)
     outcomes = (choice.outcome(shared_seconds), *others)
-    whole = Comparison(selection.labels, selection.evaluation_targets, outcomes, tuple(alone), choice.chosen)
+    evaluation_labels, targets = selection.evaluation_labels, selection.evaluation_targets
+    whole = Comparison(evaluation_labels, targets, outcomes, tuple(alone), choice.chosen)
     return on_held_out(whole, selection.evaluation_folds)
 
 

@@ -26,7 +26,7 @@ def run_record(out: Path, setup: FinetuneSetup, comparison: Comparison) -> dict[
     folders = setup.adapted.folders if setup.adapted is not None else {}
     name = next(iter(setup.readings), "")  # the members of an ensemble also have a run.json each
     base = _run_of(setup, name, folders)
-    options, labels, texts = setup.options, comparison.labels, setup.data["train"]["texts"]
+    options, labels, texts = setup.options, setup.selection.labels, setup.data["train"]["texts"]
     about: dict[str, Any] = {"data": setup.data, "settings": _settings_of(setup, name)}
     shared = provenance(stage="finetune", name=out.name, base=base, recipe=setup.recipe, **about)
     return shared | {

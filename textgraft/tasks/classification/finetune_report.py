@@ -28,9 +28,10 @@ def finetune_report(done: FinetuneResult) -> Report:
     result = record["results"]["methods"][comparison.outcomes[0].name]
     return Report(
         title=record["name"],
+        headline=comparison.headline_sentence,
         verdict=" ".join(part for part in (comparison.verdict(), comparison.chosen) if part),
         metric=comparison.headline,
-        test_n=len(comparison.targets),
+        texts=comparison.texts,
         methods=_methods(comparison),
         scores={name: value["mean"] for name, value in result.items() if isinstance(value, dict)},
         classes=comparison.labels.names,
@@ -43,7 +44,7 @@ def finetune_report(done: FinetuneResult) -> Report:
         truncation=_summed(list(done.cut.values())),
         problems=done.problems,
         facts={key: record[key] for key in FACTS if record.get(key) is not None} | _tried(record),
-        note=_note(record),
+        note=" ".join(part for part in (_note(record), done.times) if part),
         **_of_the_kept(done),
     )
 
@@ -64,8 +65,6 @@ def _schedule(done: FinetuneResult) -> dict[str, Any]:
 
 def _note(record: dict[str, Any]) -> str:
     """How the scores were measured, where the sections about single predictions may differ from them."""
-    if record["evaluation_split"] == "folds":
-        return "Measured by cross-validation: each text is predicted by a classifier that was not trained on it."
     if record["seeds"] > 1:
         kept = "mistakes, confusion, classes and calibration are those of the one that was saved"
         return f"Scores are means over {record['seeds']} seeds; {kept}."

@@ -103,6 +103,8 @@ def prepare_setup(
         validate_next_token_head(model.model, stages[name])
     if adapted is not None:
         adapted.validate()
+    for name, part in parts.items():
+        (labels if name == "train" else labels.covering(part)).encode(part)  # raises UserError
     readings = {name: encode_parts(model, parts, labels, options.max_tokens) for name, model in models.items()}
     evaluation_split = next((name for name in ("test", "valid") if name in parts), "folds")
     splits = chosen_folds(train, options, measured=evaluation_split != "folds")

@@ -16,7 +16,7 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.artifact import Predictor
-from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
+from textgraft.tasks.classification.ensemble_weights import LOSS_NAMES, ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member
 from textgraft.tasks.classification.linear_candidates import Candidate
@@ -28,7 +28,6 @@ FOLDS_UP_TO = 2_000
 """Labelled texts. With more, five trainings of a language model are not worth their cost: on a fifth of 2,000 texts
 the standard error of an accuracy of 85 % is 1.8 points, and that of a difference between two candidates less."""
 LANGUAGE_MODEL = "the language model"
-LOSSES = {"single": "log_loss", "multi": "log_loss", "numeric": "squared_error"}
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def weighted_ensemble(
         else:
             selection = selection.first_folds(completed_folds(candidates, selection))
     labels = selection.labels
-    metric, loss = HEADLINE[labels.kind], LOSSES[labels.kind]
+    metric, loss = HEADLINE[labels.kind], LOSS_NAMES[labels.kind]
     scores = {}
     for candidate in candidates:
         texts = np.intersect1d(selection.held_out, predicted(candidate.held_out))
@@ -184,8 +183,10 @@ def weighted_ensemble(
         alone = Comparison(labels, targets, (Outcome(candidate.name, answer[None], answer[None], 0.0, 0.0),))
         score = float(alone.scores(alone.outcomes[0]).mean())
         scores[candidate.name] = {metric: score, loss: mean_loss(labels.kind, targets, answer)}
-    shares = _shares(weights, scores, metric, language_models, rejected)
+    shares = _shares(weights, scores, language_models, rejected)
     chosen = f"Chosen on {len(selection.train):,} labels by {evidence(selection, full)}: {shares}."
+    if len(candidates) + len(rejected) > 1:
+        chosen += f" The {formatting.metric_name(loss)} decides, not the {formatting.metric_name(metric)}."
     if selection.evaluation is None:
         chosen += " The scores are of the same texts, which is slightly optimistic for the ensemble."
     return WeightedEnsemble(tuple(candidates), weights, scores, chosen, left_out, rejected, len(selection.splits))
@@ -213,23 +214,20 @@ def evidence(selection: SelectionContext, whole: int | None = None) -> str:
 def _shares(
     weights: Mapping[str, float],
     scores: Mapping[str, Mapping[str, float]],
-    metric: str,
     language_models: Sequence[str],
     rejected: Mapping[str, EarlyRejected],
 ) -> str:
-    """`60 % co-training, 40 % lsa; the language model (64.1 % out of fold) adds nothing`."""
+    """`60 % co-training, 40 % lsa; the language model (accuracy 64.1 %, log loss 0.83 out of fold) adds nothing`."""
     titles = {
         name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
     }
     kept = sorted((n for n in weights if weights[n] > 0), key=lambda name: -weights[name])
     shown = [f"{100 * weights[name]:.0f} % {titles.get(name, name)}" for name in kept]
     text = ", ".join(shown) if len(kept) > 1 else f"{titles.get(kept[0], kept[0])} alone"
-    unit = "" if metric == "accuracy" else f"{formatting.metric_name(metric)} "
     for name in language_models:
         if name in rejected:
             text += f"; {titles[name]} was {rejected[name].reason}"
         elif name not in kept:
-            text += (
-                f"; {titles[name]} ({unit}{formatting.score(scores[name][metric], metric)} out of fold) adds nothing"
-            )
+            both = (f"{formatting.metric_name(key)} {formatting.score(v, key)}" for key, v in scores[name].items())
+            text += f"; {titles[name]} ({', '.join(both)} out of fold) adds nothing"
     return text

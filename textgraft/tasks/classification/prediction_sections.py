@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
+from textgraft.core.files import relative_path
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, reliability
@@ -43,7 +44,7 @@ def _of_classes(labels: Labels, examples: Examples, targets: NDArray, outputs: N
     return {
         "confusion": confusion_matrix(targets, predicted, len(labels.names)),
         "per_class": class_scores(targets, predicted, labels.names),
-        "mistakes": confident_mistakes(examples.texts, targets, outputs, labels.names, _places(examples)),
+        **_mistakes(examples, targets, outputs, labels.names),
     }
 
 
@@ -53,7 +54,7 @@ def _of_sets(labels: Labels, examples: Examples, targets: NDArray, outputs: NDAr
 
 def _of_options(labels: Labels, examples: Examples, targets: NDArray, outputs: NDArray) -> Sections:
     options = [str(number + 1) for number in range(outputs.shape[1])]
-    return {"mistakes": confident_mistakes(examples.texts, targets, outputs, options, _places(examples))}
+    return _mistakes(examples, targets, outputs, options)
 
 
 SECTIONS: Mapping[TargetKind, Callable[[Labels, Examples, NDArray, NDArray], Sections]] = {
@@ -63,5 +64,11 @@ SECTIONS: Mapping[TargetKind, Callable[[Labels, Examples, NDArray, NDArray], Sec
 }
 
 
-def _places(examples: Examples) -> list[str]:
-    return [examples.where(index) for index in range(len(examples))]
+def _mistakes(examples: Examples, targets: NDArray, outputs: NDArray, names: Sequence[str]) -> Sections:
+    """The mistakes with their places in a file that is named once."""
+    of_folder = examples.unit == "file" and examples.ids is not None
+    places = list(examples.ids or ()) if of_folder else [str(examples.line(i)) for i in range(len(examples))]
+    return {
+        "mistakes": confident_mistakes(examples.texts, targets, outputs, names, places),
+        "mistakes_in": f"{examples.unit} of {relative_path(examples.source)}",
+    }

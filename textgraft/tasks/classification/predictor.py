@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textgraft.core.errors import UserError
+from textgraft.core.brief import Brief
+from textgraft.core.errors import DataWarning, UserError
 from textgraft.core.lazy import resolve
 from textgraft.core.precision import validate_precision
 from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
@@ -21,6 +22,7 @@ from textgraft.metrics.calibration import confidence, confidence_and_correct, co
 from textgraft.metrics.classification import bootstrap_interval, class_scores, document_scores, evaluate
 from textgraft.models import loading
 from textgraft.tasks.classification.shared_encoder import encoding_once
+from textgraft.tasks.classification.unseen_labels import UnseenLabels
 
 if TYPE_CHECKING:
     from textgraft.models.artifact import Predictor
@@ -33,8 +35,8 @@ TASK_OF = "textgraft.tasks.registry:task_of"
 SHAPES: dict[InputKind, str] = {"texts": "a single text", "pairs": "two texts", "choices": "a context with options"}
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Brief):
     """Prediction for a text.
 
     Attributes:
@@ -187,20 +189,30 @@ class Classifier:
         return embed(self.members, list(each_text(texts)), pooling=pooling, layers=layers)
 
     def evaluate(self, examples: Examples) -> dict[str, Any]:
-        """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage."""
-        targets, outputs = self.labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts)))
-        kind = self.labels.kind
-        targets, outputs = self.labels.unscaled(targets), self.labels.unscaled(outputs)
+        """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage.
+
+        Texts with a label that training lacked count as mistakes, with a DataWarning: "unseen_labels" has their numbers
+        by label, and "log_loss_of" says what the log loss is of.
+
+        Raises:
+            UserError: None of the labels occurred in training, or as `outputs`.
+        """
+        labels, kind = self.labels.covering(examples), self.labels.kind
+        targets, outputs = labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts)))
+        targets, outputs = labels.unscaled(targets), labels.unscaled(outputs)
         interval = bootstrap_interval(document_scores(kind, targets, outputs))
         result: dict[str, Any] = {"texts": len(examples), "metrics": evaluate(kind, targets, outputs)}
         result[self.labels.target.metric] = interval._asdict()
-        if self.labels.num_classes is None:
+        if labels.num_classes is None:
             return result
+        if unseen := UnseenLabels.of(labels, self.labels.num_outputs, targets):
+            warnings.warn(f"{examples.source}: {unseen}", DataWarning, stacklevel=2)
+            result |= {"unseen_labels": unseen.counts, "log_loss_of": unseen.log_loss_of}
         confidences, correct = confidence_and_correct(outputs, targets, kind)
         result["calibration_error"] = reliability(outputs, targets, kind).ece
         result["coverage"] = [vars(row) for row in coverage_table(confidences, correct)]
-        if self.labels.target.has_one_label:
-            result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), self.labels.names)]
+        if labels.target.has_one_label:
+            result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), labels.names)]
         return result
 
 

@@ -27,7 +27,7 @@ def validate_finetune(
 
     Args:
         train: Labelled texts.
-        model: A language model, or several, as `finetune` takes them.
+        model: A language model, or several, as `finetune` takes them; it is not loaded for a linear method.
         held_out: The validation and the test set.
         options: Options of the fine-tuning.
 
@@ -41,7 +41,7 @@ def validate_finetune(
     if not stage.phases:
         message = "this recipe has no phases to fine-tune in."
         raise UserError(message, where=options.language_recipe, remedy="Name one that has.")
-    sources = language_models(model)
+    sources = language_models(model) if options.needs_language_model else {}
     for source in sources.values():
         network = source.model.model
         stage.plan(len(network.encoder.layer_groups()) + 1)  # and the head
@@ -52,6 +52,6 @@ def validate_finetune(
     stage.validate_label_kind(labels.kind)
     labels.class_weights(train, options.class_weights)
     for part in held_out:
-        labels.encode(part)
+        labels.covering(part).encode(part)
     chosen_folds(train, options, measured=bool(held_out))
     return {name: source.place for name, source in sources.items()}

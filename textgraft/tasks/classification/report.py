@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core import formatting
-from textgraft.core.files import write_atomically
+from textgraft.core.files import relative_path, write_atomically
 from textgraft.data.sequences import Truncation
 from textgraft.report import html, plots
 
@@ -61,9 +61,10 @@ class Report:
     """
 
     title: str
+    headline: str = ""  # the result in words for anyone
     verdict: str = ""
     metric: str = "accuracy"
-    test_n: int | None = None
+    texts: str = ""  # the texts that were measured on: "100 texts"
     methods: Sequence[Method] = ()
     scores: Mapping[str, float | None] = field(default_factory=dict)
     classes: Sequence[str] = ()
@@ -73,6 +74,7 @@ class Report:
     temperature: float | None = None
     coverage: Sequence[Coverage] = ()
     mistakes: Sequence[Mistake] = ()
+    mistakes_in: str = "place"  # what the places of mistakes are: "line of test.csv"
     histories: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     schedule: Sequence[ScheduleRow] = ()
     schedule_curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -112,7 +114,9 @@ def render(report: Report) -> str:
     sections = {name: html.section(name, title, *body) for name, (title, body) in parts.items()}
     links = "".join(f'<li><a href="#{n}">{html.text(parts[n][0])}</a></li>' for n, body in sections.items() if body)
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>' if links else ""
-    body = [html.paragraph(report.verdict, "verdict"), contents, *sections.values()]
+    opening = html.paragraph(report.headline or report.verdict, "verdict")
+    evidence = html.paragraph(report.verdict) if report.headline else ""
+    body = [opening, evidence, contents, *sections.values()]
     return html.page(report.title, "\n".join(part for part in body if part))
 
 
@@ -132,7 +136,7 @@ def confident_mistakes(
         targets: (N,) class indices.
         probabilities: (N, C).
         names: Names of the classes.
-        places: The place of each text in the data, such as "test.csv line 37".
+        places: The place of each text in the data, such as "37".
         most: Maximum number of mistakes.
     """
     predicted, confidence = probabilities.argmax(1), probabilities.max(1)
@@ -173,7 +177,7 @@ def _results(report: Report) -> list[str]:
     shown = [(head, cells) for head, cells in columns if any(cell != formatting.NOT_KNOWN for cell in cells)]
     rows = [[m.name, *(cells[i] for _, cells in shown), m.about] for i, m in enumerate(report.methods)]
     head = ["method", *(head for head, _ in shown), "description"]
-    where = f"On {report.test_n:,} test texts." if report.test_n else "On the test texts."
+    where = f"On {report.texts or 'the test texts'}."
     others = [[_title(name), formatting.score(value, name)] for name, value in report.scores.items()]
     return [
         html.figure(plots.methods(scores, report.metric)) if len(scores) > 1 else "",
@@ -195,7 +199,7 @@ def _mistakes(report: Report) -> str:
     rows = [[m.place, m.true, m.predicted, f"{100 * m.confidence:.1f} %", excerpt(m.text)] for m in report.mistakes]
     caption = "Some of these may be wrong labels in the data."
     return html.table(
-        ["place", "true", "predicted", "confidence", "text"],
+        [report.mistakes_in, "true", "predicted", "confidence", "text"],
         rows,
         caption=caption,
         css=["place", "", "", "number", "text"],
@@ -312,16 +316,26 @@ def _data(report: Report) -> list[str]:
 
 
 def data_problems(problems: Sequence[Problem]) -> str:
-    """Findings of the check of the data as a table, or a sentence that there are none."""
+    """Findings of the check of the data, a table for each part of it, or a sentence that there are none."""
     if not problems:
         return html.paragraph("The data were checked; nothing suspicious was found.")
-    rows = [[p.severity, p.message, _place(p), p.remedy] for p in problems]
-    return html.table(["severity", "finding", "where", "what to do"], rows, caption="Problems in the data.")
+    by_source: dict[str, list[Problem]] = {}
+    for problem in problems:
+        by_source.setdefault(problem.source, []).append(problem)
+    head = ["severity", "finding", "where", "what to do"]
+    return "\n".join(
+        html.table(
+            head,
+            [[p.severity, p.message, _place(p), p.remedy] for p in found],
+            caption=f"Problems in {relative_path(source)}." if source else "Problems in the data.",
+        )
+        for source, found in by_source.items()
+    )
 
 
 def _place(problem: Problem) -> str:
     shown = ", ".join(str(line) for line in problem.lines[:8]) + (", …" if problem.count > 8 else "")
-    return f"{problem.source} {problem.unit} {shown}" if problem.lines else problem.source
+    return f"{problem.unit}{'s' * (len(problem.lines) > 1)} {shown}" if problem.lines else ""
 
 
 def _cell(value: Any, show: Any) -> str:

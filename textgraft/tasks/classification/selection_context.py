@@ -51,9 +51,14 @@ class SelectionContext:
         return self.labels.encode(self.train)
 
     @cached_property
+    def evaluation_labels(self) -> Labels:
+        """The labels to measure by: those of the task, and those that only the texts that are measured on have."""
+        return self.labels if self.evaluation is None else self.labels.covering(self.evaluation)
+
+    @cached_property
     def evaluation_targets(self) -> np.ndarray:
         """Targets of the texts that are measured on; those of the training texts for folds."""
-        return self.targets if self.evaluation is None else self.labels.encode(self.evaluation)
+        return self.targets if self.evaluation is None else self.evaluation_labels.encode(self.evaluation)
 
     def first_folds(self, count: int) -> SelectionContext:
         """The same without the folds after the first `count`."""

@@ -22,7 +22,7 @@ from textgraft.heads.auxiliary_language_model import AuxiliaryLanguageModel
 from textgraft.heads.classification import LOSSES, POOLED, ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.metrics.calibration import outputs_from_logits
-from textgraft.metrics.classification import document_scores, evaluate
+from textgraft.metrics.classification import document_scores, evaluate, predictable
 from textgraft.models.inference import extract_features, head_inputs, predict_logits
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
@@ -314,6 +314,7 @@ def _monitor(run: Run, plan: Plan, watched: EncodedTexts) -> Callable[[Model], S
 
 
 def _mean_loss(logits: np.ndarray, targets: np.ndarray, kind: TargetKind) -> float:
+    targets, logits = predictable(kind, targets, logits)
     return float(LOSSES[kind](torch.from_numpy(logits), torch.from_numpy(targets), reduction="mean"))
 
 

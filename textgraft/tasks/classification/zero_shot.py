@@ -10,6 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
@@ -33,8 +34,8 @@ from textgraft.training.settings import Settings, prepared
 STAGE = "zero-shot"
 
 
-@dataclass(frozen=True)
-class ZeroShotResult:
+@dataclass(frozen=True, repr=False)
+class ZeroShotResult(Brief):
     """Predictions without labels, and the classifier that made them.
 
     Attributes:

@@ -40,6 +40,7 @@ from textgraft.training.objectives import objective
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings, prepared
 
 HELD_OUT_TOKENS = 100_000
@@ -54,6 +55,7 @@ TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bia
 """The weights of a language model with a row for each token."""
 
 
+@exclusive
 def adapt(
     texts: Sequence[str],
     out: Path | str,

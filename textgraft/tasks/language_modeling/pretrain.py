@@ -36,6 +36,7 @@ from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Phase, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings, prepared
 from textgraft.training.token_vectors import (
     cached_token_vectors,
@@ -169,6 +170,7 @@ class PretrainOptions:
     settings: Settings = field(default_factory=Settings)
 
 
+@exclusive
 def pretrain(
     sources: Paths | Mapping[str, Paths],
     out: Path | str,

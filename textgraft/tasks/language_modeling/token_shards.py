@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
+from textgraft.core.json_text import parse
 from textgraft.data.readers import TOKENS
 from textgraft.data.streams.base import CountedTokens
 from textgraft.data.streams.languages import Mixture, repeats
@@ -105,7 +106,7 @@ class TokenFolder:
         """The content of tokens.json. Raises UserError if it is damaged or of a later textgraft."""
         path = self.folder / TOKENS
         try:
-            content = dict(json.loads(path.read_text(encoding="utf-8")))
+            content = dict(parse(path.read_text(encoding="utf-8")))
             if content["format"] == _FORMAT and content["version"] != _VERSION:
                 message = f"this is version {content['version']}, and this textgraft reads version {_VERSION}."
                 raise UserError(message, where=str(path), remedy="Install a newer textgraft.")

@@ -14,12 +14,14 @@ from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
 from textgraft.tasks.language_modeling.pretraining_text import Paths, load_or_train_tokenizer, pretraining_text
 from textgraft.tasks.language_modeling.token_shards import TokenFolder
 from textgraft.text.tokenizer import Tokenizer
-from textgraft.training.driver import locked, work_folder
+from textgraft.training.driver import work_folder
+from textgraft.training.run_lock import exclusive
 
 WORK_FILES = ("plan.json", "characters.json")
 """Files that are needed during tokenization only."""
 
 
+@exclusive
 def tokenize(
     sources: Paths | Mapping[str, Paths],
     out: Path | str,
@@ -60,12 +62,11 @@ def tokenize(
     fingerprint = None if tokenizer is None else Tokenizer.load(tokenizer).fingerprint
     settings = {"every": plan.tokenizer_every, **plan.tokenizer} if fingerprint is None else {"given": fingerprint}
     folder = work_folder(out, {"stage": "tokenize", **text.identity(), "tokenizer": settings})
-    with locked(folder):
-        new_tokenizer = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
-        text.corpora(
-            new_tokenizer, folder, seed=0, show=show
-        )  # not kept: some systems cannot rename a folder with a mapped file
-        TokenFolder.write(folder, new_tokenizer, text.names(), text.languages)
+    new_tokenizer = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
+    text.corpora(
+        new_tokenizer, folder, seed=0, show=show
+    )  # not kept: some systems cannot rename a mapped file's folder
+    TokenFolder.write(folder, new_tokenizer, text.names(), text.languages)
     try:
         folder.rename(out)
     except OSError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
@@ -40,6 +41,7 @@ from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings, prepared
 
 QA_MODEL = "QA model"
@@ -84,8 +86,8 @@ class QAOptions:
         return identity_of(self)
 
 
-@dataclass(frozen=True)
-class QAResult:
+@dataclass(frozen=True, repr=False)
+class QAResult(Brief):
     """A finished QA model.
 
     Attributes:
@@ -107,6 +109,7 @@ class QAResult:
         return table(self.record["results"], ("exact_match", "f1"))
 
 
+@exclusive
 def qa_finetune(
     train: Squad,
     out: Path | str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
@@ -67,8 +67,8 @@ class AnswerCandidate:
     probability: float
 
 
-@dataclass(frozen=True)
-class QAPrediction:
+@dataclass(frozen=True, repr=False)
+class QAPrediction(Brief):
     """Prediction for a question.
 
     Attributes:
@@ -311,10 +311,7 @@ def answers_by_id(predictions: Iterable[QAPrediction]) -> dict[str, str]:
 
 def as_file(value: Mapping[str, Any]) -> bytes:
     """Indented JSON; half a surrogate pair, which JSON may contain and UTF-8 may not, is escaped."""
-    try:
-        return to_json(value)
-    except UnicodeEncodeError:
-        return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+    return to_json(value)
 
 
 def scores(squad: Squad, answers: Mapping[str, str]) -> AnswerScores:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from textgraft.core import formatting
+from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError, did_you_mean
@@ -35,12 +36,13 @@ from textgraft.tasks.tagging import baseline
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import MAX_TOKENS, TaggedSentence, scores, tag_all
 from textgraft.tasks.tagging.stacked import Network, validated_in_int8
-from textgraft.training.driver import drive, locked, put_in_place, validate_new_path, work_folder
+from textgraft.training.driver import drive, put_in_place, validate_new_path, work_folder
 from textgraft.training.loop import Run
 from textgraft.training.loop import Scores as Validated
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
+from textgraft.training.run_lock import exclusive, locked
 from textgraft.training.settings import Settings, prepared
 from textgraft.word_embeddings.stack import Stack
 
@@ -99,8 +101,8 @@ STACKED = TagOptions(scheme="BIOES", crf=True)
 """Default options over a stack."""
 
 
-@dataclass(frozen=True)
-class TagResult:
+@dataclass(frozen=True, repr=False)
+class TagResult(Brief):
     """A finished tagger.
 
     Attributes:
@@ -125,6 +127,7 @@ class TagResult:
         return table(self.record["results"], metrics)
 
 
+@exclusive
 def tag_finetune(
     train: Tagged,
     out: Path | str,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.precision import validate_precision
 from textgraft.core.progress import Meter
@@ -43,8 +44,8 @@ class Mention:
     probability: float
 
 
-@dataclass(frozen=True)
-class TaggedSentence:
+@dataclass(frozen=True, repr=False)
+class TaggedSentence(Brief):
     """Prediction for a sentence.
 
     Attributes:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
 from textgraft.core.precision import validate_precision
 from textgraft.data.batch import IGNORE, pad
@@ -52,8 +53,8 @@ def padded_targets(targets: Sequence[np.ndarray]) -> Tensor:
     return padded
 
 
-@dataclass(frozen=True)
-class Alignment:
+@dataclass(frozen=True, repr=False)
+class Alignment(Brief):
     """A sentence, its translation, and the decoder's attention weights.
 
     Attributes:

@@ -37,6 +37,7 @@ from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
+from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings, prepared
 
 RECIPES = "cove"
@@ -143,6 +144,7 @@ def new_translator(recipe: TranslationRecipe, vocabularies: tuple[int, int], see
     return build_fresh({"encoder": {"name": "cove", **asdict(encoder)}, "head": head}, seed)
 
 
+@exclusive
 def cove_train(
     train: Parallel,
     out: Path | str,
