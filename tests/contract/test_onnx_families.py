@@ -99,6 +99,12 @@ def test_a_transformers_batches_are_small_and_no_answer_depends_on_them() -> Non
         np.testing.assert_allclose(graph.outputs(texts), together, atol=2e-6)
 
 
+def test_a_graph_is_shown_without_its_bytes() -> None:
+    shown = repr(graph_of(artifact("bert", "pool-mean")))
+    assert "max_tokens=16" in shown
+    assert len(shown) < 1000
+
+
 @pytest.mark.parametrize("head", ["pool-mean", "tags-crf", "span"])
 def test_the_check_sees_another_weight(head: str) -> None:
     model = artifact("bert", head)
