@@ -20,16 +20,21 @@ from textgraft.comparison.methods import (
     model_for,
     new_method,
 )
+from textgraft.comparison.methods.base import KINDS as KINDS_OF_TARGETS
+from textgraft.comparison.methods.base import ONE_LABEL
 from textgraft.comparison.methods.default import Default
+from textgraft.comparison.methods.linear import linear_method
 from textgraft.core.context import QUIET
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.linear import fasttext
+from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models import inference
 from textgraft.models.default_models import THAI
 from textgraft.tasks.classification import early_rejection, model_selection
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
+from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.training.phases import Stage
 from textgraft.training.settings import Settings
 
@@ -110,6 +115,19 @@ def test_every_method_says_what_it_is(name: str) -> None:
     assert method.about.endswith(".")
     assert MODEL_METHODS.get(name, method).name == name
     assert not method.model or name in MODEL_METHODS
+
+
+def test_a_line_of_linear_methods_is_a_method_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [name for name in METHODS if name in LINEAR_METHODS] == list(LINEAR_METHODS)
+    linear = LINEAR_METHODS["linear"]
+    monkeypatch.setitem(LINEAR_METHODS, "another", replace(linear, about="Another.", one_label_only=True))
+    another, lsa = linear_method("another"), METHODS["lsa"]
+    assert (another.name, another.about, another.needs_pool, another.kinds) == ("another", "Another.", False, ONE_LABEL)
+    assert (lsa.needs_pool, lsa.kinds) == (True, KINDS_OF_TARGETS)
+
+
+def test_a_line_of_linear_methods_is_a_candidate_of_finetune() -> None:
+    assert tuple(name for name in LINEAR_METHODS if name != "vectors") == CANDIDATE_METHODS
 
 
 @pytest.mark.parametrize("name", ["linear", "lsa", "vectors", "co-training", "fasttext"])

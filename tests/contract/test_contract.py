@@ -340,6 +340,8 @@ def test_the_matrix_holds_every_family() -> None:
     from textgraft.nn.softmax import OUTPUT_LAYERS
 
     assert {config["name"] for config in ENCODERS.values()} == set(model.ENCODERS)
+    methods = {config["name"]: made(name, tied_head(name)).encoder.method for name, config in ENCODERS.items()}
+    assert {name for name, method in methods.items() if method == "ulmfit"} == {"awd_lstm"}
     read = {config.get("layer_aggregation", "last") for config in families.HEADS.values()}
     assert read == set(LAYER_AGGREGATIONS)
     assert {config.get("layer_aggregation", "last") for _, head in CASES for config in [HEADS[head]]} == read

@@ -404,7 +404,7 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
         )
         places = words(tuple((next_tokens != IGNORE).sum(dim=1).tolist()))
         return torch.where(places >= 0, drawn[: places.shape[1]], IGNORE)
-    match getattr(model.head.config, "kind", "choice"):
+    match getattr(model.head.config, "kind", "single" if hasattr(model.head.config, "outputs") else "choice"):
         case "choice":
             return torch.from_numpy(generator.integers(2, size=rows))
         case "single":

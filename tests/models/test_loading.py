@@ -18,6 +18,7 @@ from textgraft.data.labels import Labels
 from textgraft.linear.artifact import LinearArtifact
 from textgraft.linear.baselines import LinearBaseline
 from textgraft.models import artifact, loading, model_folder
+from textgraft.models.card import LIMITS, STAGES
 from textgraft.tasks.classification.ensemble import save_ensemble
 from textgraft.tasks.registry import BY_HEAD, TASKS, task_of
 
@@ -80,6 +81,15 @@ def test_every_head_is_of_one_task_and_every_part_that_a_task_names_is_there() -
             task.service,
         ):
             assert part is None or callable(resolve(part))
+
+
+def test_the_model_card_describes_the_models_of_every_task() -> None:
+    assert {task.stage for task in TASKS} <= STAGES.keys() & LIMITS.keys()
+
+
+def test_a_linear_classifier_is_shown_without_its_coefficients(linear: LinearArtifact) -> None:
+    assert "stage" in repr(linear)
+    assert len(repr(linear)) < 300
 
 
 def test_every_head_of_the_registry_has_a_task() -> None:

@@ -62,6 +62,7 @@ class AWDLSTM(Encoder):
     """
 
     config: AWDLSTMConfig
+    method = "ulmfit"
 
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()

@@ -50,7 +50,7 @@ class LinearArtifact:
         run: Contents of run.json. A "temperature" in it scales the probabilities.
     """
 
-    model: FittedModel
+    model: FittedModel = field(repr=False)
     labels: Labels
     run: dict[str, Any] = field(default_factory=dict)
 

@@ -74,7 +74,7 @@ class OnnxModel:
         UserError: onnxruntime is not installed.
     """
 
-    graph: bytes
+    graph: bytes = field(repr=False)
     tokenizer: Tokenizer
     max_tokens: int
     tokens_per_batch: int = 16_384

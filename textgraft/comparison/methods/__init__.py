@@ -8,16 +8,14 @@ from textgraft.comparison.methods.base import MIN_UNLABELLED, Method, MethodOpti
 from textgraft.comparison.methods.default import Default
 from textgraft.comparison.methods.features import Cove, Elmo, Features, Flair
 from textgraft.comparison.methods.fine_tuned import Bert, Frozen, Gpt, MeanOf, NoAdapt, Scratch, Ulmfit
-from textgraft.comparison.methods.linear import CoTraining, FastText, Linear, Lsa, PretrainedVectors, Vectors
+from textgraft.comparison.methods.linear import FastText, PretrainedVectors, linear_method
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.linear.methods import LINEAR_METHODS
 from textgraft.models import model_folder
 from textgraft.models.model_folder import models_of
 
 METHODS: dict[str, type[Method]] = {
-    "linear": Linear,
-    "lsa": Lsa,
-    "vectors": Vectors,
-    "co-training": CoTraining,
+    **{name: linear_method(name) for name in LINEAR_METHODS},
     "fasttext": FastText,
     "features": Features,
     "scratch": Scratch,

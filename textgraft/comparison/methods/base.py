@@ -22,6 +22,7 @@ from textgraft.training.settings import Settings
 MIN_UNLABELLED = 20
 """Minimum number of unlabelled texts, as for adapting a language model."""
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
+ONE_LABEL: tuple[TargetKind, ...] = ("single",)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions
+from textgraft.comparison.methods.base import KINDS, ONE_LABEL, MethodOptions, Predictions
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, TargetKind
@@ -20,13 +20,13 @@ from textgraft.word_embeddings.stack import Stack
 
 
 class Linear:
-    """The method "linear" of linear.methods; the classes below are others of them."""
+    """A method of linear.methods; `linear_method` makes the class of each."""
 
-    name = "linear"
-    about = LINEAR_METHODS["linear"].about
+    name: str
+    about: str
     model = ""
-    needs_pool = False
-    kinds = KINDS
+    needs_pool: bool
+    kinds: tuple[TargetKind, ...]
 
     def __init__(self, options: MethodOptions) -> None:
         self.options, self.fingerprint = options, ""
@@ -48,16 +48,16 @@ class Linear:
         return fit_and_predict(LINEAR_METHODS[self.name].classifier(self._feature_maps, seed), train, texts, labels)
 
 
-class Lsa(Linear):
-    name = "lsa"
-    about = LINEAR_METHODS["lsa"].about
-    needs_pool = True
+def linear_method(method_name: str) -> type[Linear]:
+    """The class of a method of linear.methods, by its name."""
+    method = LINEAR_METHODS[method_name]
 
+    class Named(Linear):
+        name, about = method_name, method.about
+        needs_pool = bool(method.feature_maps)
+        kinds = ONE_LABEL if method.one_label_only else KINDS
 
-class Vectors(Linear):
-    name = "vectors"
-    about = LINEAR_METHODS["vectors"].about
-    needs_pool = True
+    return Named
 
 
 class PretrainedVectors:
@@ -93,13 +93,6 @@ class PretrainedVectors:
     ) -> Predictions:
         assert self._feature_map is not None, "prepare comes first"
         return fit_and_predict(LsaBaseline(feature_maps=[self._feature_map], seed=seed), train, texts, labels)
-
-
-class CoTraining(Linear):
-    name = "co-training"
-    about = LINEAR_METHODS["co-training"].about
-    needs_pool = True
-    kinds: tuple[TargetKind, ...] = ("single",)
 
 
 class FastText:

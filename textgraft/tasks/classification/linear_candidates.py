@@ -24,10 +24,8 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 
 WITHOUT_LANGUAGE_MODEL: dict[str, None] = dict.fromkeys(("base", "licence", "language", "recipe", "tokens_lost"))
 """Keys of run.json that are empty for a classifier without a language model."""
-CANDIDATE_METHODS = ("linear", "lsa", "co-training")
-"""The linear methods among which `finetune` selects. Means of count-based word vectors are left out: they are the best
-in no row of docs/results.md, and where a hundred held-out predictions favour them, it is by chance and costs three
-points (research/lab-notes.md)."""
+CANDIDATE_METHODS = tuple(name for name, method in LINEAR_METHODS.items() if method.in_ensemble)
+"""The linear methods among which `finetune` selects."""
 
 
 @dataclass(frozen=True)
