@@ -6,8 +6,11 @@ Only Python's own library is used, so that the peers' environments can read the 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import lzma
+import tarfile
+import zipfile
 from pathlib import Path
 
 Rows = list[tuple[str, str]]
@@ -44,3 +47,21 @@ def imdb(data: Path, part: str = "train") -> Rows:
     with lzma.open(data / "imdb" / f"{part}.jsonl.xz", "rt", encoding="utf-8") as file:
         read = (json.loads(line) for line in file)
         return [(row["text"].replace("<br />", " "), str(row["label"])) for row in read]
+
+
+def movie_reviews(data: Path) -> Rows:
+    """Long film reviews, "neg" or "pos"."""
+    rows = []
+    with tarfile.open(data / "movie-reviews" / "movie_reviews.tar.xz") as archive:
+        for member in sorted(archive.getmembers(), key=lambda member: member.name):
+            file, label = archive.extractfile(member), Path(member.name).parent.name
+            if file is not None and label in ("neg", "pos"):
+                rows.append((file.read().decode("utf-8", "replace"), label))
+    return rows
+
+
+def thai_calls(data: Path, part: str = "train") -> Rows:
+    """Thai telephone calls by where they should be routed, seven classes."""
+    with zipfile.ZipFile(data / "truevoice-th" / "mari-intent.zip") as archive:
+        lines = io.StringIO(archive.read(f"mari_{part}.csv").decode("utf-8-sig"))
+        return [(row["texts"], row["destination"]) for row in csv.DictReader(lines)]

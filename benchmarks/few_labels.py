@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sys
 import tempfile
@@ -44,6 +45,8 @@ SETS: dict[str, Callable[[Path], tuple[Rows, Rows]]] = {
     "trec": lambda data: (data_sets.trec(data), data_sets.trec(data, "test")),
     "banking77": lambda data: (data_sets.banking(data), data_sets.banking(data, "test")),
     "imdb": lambda data: (data_sets.imdb(data), data_sets.imdb(data, "test")),
+    "movie-reviews": lambda data: _split(data_sets.movie_reviews(data), 1_000),
+    "thai-calls": lambda data: (data_sets.thai_calls(data), data_sets.thai_calls(data, "test")),
 }
 """Training and test texts."""
 
@@ -65,42 +68,51 @@ def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows,
     return [rows[i] for i in chosen], [rows[i][0] for i in order if i not in taken][:MAX_POOL]
 
 
-def default(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
-    """`textgraft finetune` on the texts and the pool."""
+def default(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
+    """`textgraft finetune` on the texts and the pool; with it the rungs of its ladder, by their names."""
     from textgraft import load
     from textgraft.core.context import RunContext
     from textgraft.data.examples import Examples
     from textgraft.tasks.classification.finetune import finetune
 
+    def examples(rows: Rows, source: str) -> Examples:
+        return Examples([text for text, _ in rows], [label for _, label in rows], "single", source=source)
+
     with tempfile.TemporaryDirectory() as folder:
-        examples = Examples([text for text, _ in train], [label for _, label in train], "single", source="sample")
-        named = None if model == "default" else model
-        done = finetune(examples, Path(folder) / "out", model=named, unlabelled=pool, context=RunContext(show=False))
-        answers = load(done.folder).predict(tests)
-        return [str(answer.label) for answer in answers], {"chosen": done.comparison.chosen}
+        done = finetune(
+            examples(train, "sample"),
+            Path(folder) / "out",
+            model=None if model == "default" else model,
+            unlabelled=pool,
+            test=examples(tests, "tests"),
+            context=RunContext(show=False),
+        )
+        made, answers = done.comparison, load(done.folder).predict([text for text, _ in tests])
+        rungs = {one.name: made.scores(one)[0].astype(int).tolist() for one in (*made.outcomes[1:], *made.parts)}
+        return [str(answer.label) for answer in answers], {"chosen": made.chosen, "rungs": rungs}
 
 
-def ngrams(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+def ngrams(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """TF-IDF of words and logistic regression, as scikit-learn's users write it."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
     made = make_pipeline(TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True), LogisticRegression(max_iter=1_000))
-    return made.fit(*zip(*train, strict=True)).predict(tests).tolist(), {}
+    return made.fit(*zip(*train, strict=True)).predict([text for text, _ in tests]).tolist(), {}
 
 
-def frozen(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+def frozen(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """Frozen sentence vectors and logistic regression."""
     from sentence_transformers import SentenceTransformer
     from sklearn.linear_model import LogisticRegression
 
     encoder = SentenceTransformer(model, device="cpu")
     fitted = LogisticRegression(max_iter=1_000).fit(encoder.encode([t for t, _ in train]), [name for _, name in train])
-    return fitted.predict(encoder.encode(tests)).tolist(), {}
+    return fitted.predict(encoder.encode([text for text, _ in tests])).tolist(), {}
 
 
-def setfit(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+def setfit(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """SetFit with its defaults."""
     from datasets import Dataset
     from setfit import SetFitModel, Trainer, TrainingArguments
@@ -111,10 +123,10 @@ def setfit(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[
     with tempfile.TemporaryDirectory() as folder:
         asked = TrainingArguments(output_dir=folder, report_to="none", save_strategy="no", show_progress_bar=False)
         Trainer(model=made, args=asked, train_dataset=data).train()
-    return [names[int(answer)] for answer in made.predict(tests)], {}
+    return [names[int(answer)] for answer in made.predict([text for text, _ in tests])], {}
 
 
-def trainer(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple[list[str], dict[str, Any]]:
+def trainer(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """Hugging Face's Trainer: all weights and a new head, five epochs."""
     import numpy as np
     from datasets import Dataset
@@ -137,7 +149,7 @@ def trainer(train: Rows, pool: list[str], tests: list[str], model: str) -> tuple
         asked = TrainingArguments(folder, num_train_epochs=5, report_to="none", save_strategy="no", disable_tqdm=True)
         made = HuggingFaceTrainer(network, asked, train_dataset=data, data_collator=DataCollatorWithPadding(tokenizer))
         made.train()
-        logits = made.predict(encoded(tests, [0] * len(tests))).predictions
+        logits = made.predict(encoded([text for text, _ in tests], [0] * len(tests))).predictions
     return [names[int(answer)] for answer in np.argmax(logits, axis=1)], {}
 
 
@@ -157,11 +169,12 @@ def run(asked: argparse.Namespace) -> None:
                 about = {"set": name, "labels": asked.labels, "sample": seed, "method": method, "model": asked.model}
                 if _cell(about) in done:
                     continue
-                began = time.monotonic()
-                answers, more = METHODS[method](chosen, pool, [text for text, _ in test], asked.model)
-                minutes = (time.monotonic() - began) / 60
+                began, cpu = time.monotonic(), time.process_time()
+                answers, more = METHODS[method](chosen, pool, test, asked.model)
+                minutes, cpu = (time.monotonic() - began) / 60, (time.process_time() - cpu) / 60
                 right = [int(answer == label) for answer, (_, label) in zip(answers, test, strict=True)]
-                row = {**about, "texts": len(chosen), "minutes": round(minutes, 3), "right": right, **more}
+                row = {**about, "texts": len(chosen), "minutes": round(minutes, 3), "cpu_minutes": round(cpu, 3)}
+                row |= {"threads": len(os.sched_getaffinity(0)), "right": right, **more}
                 with asked.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
                 accuracy = 100 * sum(right) / len(right)
