@@ -31,6 +31,8 @@ _PUBLIC = {
     "GeometryOptions": "textgraft.experiments.geometry",
     "inspect_weights": "textgraft.experiments.layer_weights",
     "inspect_layers": "textgraft.experiments.layer_aggregation",
+    "NTMOptions": "textgraft.experiments.ntm_training",
+    "inspect_ntm": "textgraft.experiments.ntm_training",
     "LayerOptions": "textgraft.experiments.layer_aggregation",
     "export": "textgraft.tasks.export",
     "serve": "textgraft.serving.server",

@@ -7,6 +7,7 @@ import typer
 from textgraft.cli.groups import Verb, group_of
 from textgraft.cli.inspect.geometry import geometry
 from textgraft.cli.inspect.layers import layers
+from textgraft.cli.inspect.ntm import ntm
 from textgraft.cli.inspect.transfer import transfer
 from textgraft.cli.inspect.weights import weights
 from textgraft.cli.inspect.words import words
@@ -25,6 +26,7 @@ VERBS: tuple[Verb, ...] = (
         layers,
         "textgraft inspect layers train.conll --test test.conll --model hf:bert-folder --out layers",
     ),
+    ("ntm", ntm, "textgraft inspect ntm copy --out copy"),
 )
 """Name, function and example of each verb, in the order of --help."""
 
