@@ -131,7 +131,7 @@ def description(candidate: str) -> str:
     """
     if candidate in LINEAR:
         return LINEAR[candidate]
-    if candidate.endswith("-zero-shot"):
+    if candidate.endswith("-label-names"):
         return "label names and the encoder"
     if candidate.endswith("-co-training"):
         return "co-training with the encoder"

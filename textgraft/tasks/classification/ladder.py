@@ -29,6 +29,7 @@ from textgraft.tasks.classification.costs import TRAINING, Costs
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
 from textgraft.tasks.classification.fine_tuned import TOO_SLOW, EarlyRejected, EncodedData, Member
+from textgraft.tasks.classification.label_names_candidate import knows_by_name, label_names_candidate, label_names_name
 from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidate, why_left_out
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
 from textgraft.tasks.classification.model_selection import (
@@ -41,7 +42,6 @@ from textgraft.tasks.classification.rung_result import RungResult
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS
 from textgraft.tasks.classification.vector_cache import VectorCache
-from textgraft.tasks.classification.zero_shot_candidate import knows_by_name, zero_shot_candidate, zero_shot_name
 
 POOL_SHARE = 0.4
 """Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning."""
@@ -54,7 +54,7 @@ def adapted_name(name: str) -> str:
 
 def candidate_names(language_model: str) -> set[str]:
     """The names of all candidates that a language model is part of."""
-    names = (linear_probe_name, zero_shot_name, encoder_co_training_name)
+    names = (linear_probe_name, label_names_name, encoder_co_training_name)
     return {language_model, *(name(language_model) for name in names)}
 
 
@@ -154,7 +154,7 @@ class Ladder:
         sentence_encoders = [one for one in language_models if one.reading.source.compares]
         if "co-training" in methods:
             for one in sentence_encoders:
-                self.zero_shot(one)
+                self.label_names(one)
             for one in sentence_encoders:
                 self.encoder_co_training(one)
         for one in sentence_encoders:  # they have a view of the unlabelled texts already, and much to gain from labels
@@ -241,9 +241,9 @@ class Ladder:
         probe = linear_probe_name(name)
         self._add(replace(adapted, name=probe, evaluate=lambda: replace(adapted.outcome, name=probe)))
 
-    def zero_shot(self, one: FineTuningCandidate) -> None:
+    def label_names(self, one: FineTuningCandidate) -> None:
         """Classification by the names of the classes, a few labels and the unlabelled texts."""
-        name, selection, source = zero_shot_name(one.name), self.selection, one.reading.source
+        name, selection, source = label_names_name(one.name), self.selection, one.reading.source
         if not knows_by_name(selection):
             return
         texts, limit = selection.unlabelled, min(len(selection.unlabelled), MAX_POOL_TEXTS)
@@ -253,7 +253,7 @@ class Ladder:
             return
         sample = [texts[i] for i in random_subset(len(texts), amount, selection.seed)]
         vectors, evaluated = self._vectors_of(one.name, source), self._evaluated_by(one.name, source)
-        self._add(zero_shot_candidate(name, source, selection, vectors, evaluated, sample))
+        self._add(label_names_candidate(name, source, selection, vectors, evaluated, sample))
 
     def _on_pool(self, one: FineTuningCandidate, texts: int) -> float:
         """Estimated seconds of regressions on so many unlabelled texts, and of encoding those that are not yet."""

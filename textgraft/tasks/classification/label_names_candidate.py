@@ -1,4 +1,4 @@
-"""Zero-shot classification as a candidate of `finetune`: it knows label names, a few labels and unlabelled texts."""
+"""A candidate of `finetune` that begins with the names of the labels, as zero-shot classification does."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_LABELS_PER_CLASS = 8
 """Mean number of labelled texts a class above which the names of the classes add nothing to them."""
 
 
-def zero_shot_name(encoder: str) -> str:
-    """The name of zero-shot classification with an encoder, as a candidate."""
-    return f"{encoder}-zero-shot"
+def label_names_name(encoder: str) -> str:
+    """The name of the candidate that begins with label names, on an encoder."""
+    return f"{encoder}-label-names"
 
 
 def knows_by_name(selection: SelectionContext) -> bool:
@@ -34,7 +34,7 @@ def knows_by_name(selection: SelectionContext) -> bool:
     return len(train) <= MAX_LABELS_PER_CLASS * len(labels.names) and are_descriptive(labels.names)
 
 
-def zero_shot_candidate(
+def label_names_candidate(
     name: str,
     source: Artifact,
     selection: SelectionContext,

@@ -18,11 +18,11 @@ from textgraft.models.artifact import Artifact, save
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
+from textgraft.tasks.classification.label_names_candidate import knows_by_name, label_names_candidate
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.vector_cache import VectorCache
-from textgraft.tasks.classification.zero_shot_candidate import knows_by_name, zero_shot_candidate
 
 POOL = reviews(60, 5)[0]
 NAMES = {"pos": "praise", "neg": "blame"}
@@ -47,7 +47,7 @@ def encoder(tiny_lm: Path) -> Artifact:
 
 def candidate(encoder: Artifact, selected: SelectionContext) -> Candidate:
     vectors = VectorCache(encoder, precision="fp32")
-    return zero_shot_candidate("lm-zero-shot", encoder, selected, vectors, vectors, POOL)
+    return label_names_candidate("lm-label-names", encoder, selected, vectors, vectors, POOL)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_no_fold_knows_the_labels_that_it_holds_out(encoder: Artifact, tmp_path:
 
 def test_finetune_tries_it_and_repeats_it(encoder: Artifact, tmp_path: Path) -> None:
     lm = artifact.save(encoder, tmp_path / "lm")
-    rungs = {"ulmfit-zero-shot": 50}
+    rungs = {"ulmfit-label-names": 50}
     options = FinetuneOptions(rungs=rungs, folds=2, baselines=True, report=False)
     done = finetune(labelled(12), tmp_path / "out", model=lm, unlabelled=POOL, options=options)
     assert done.record["rungs"] == rungs
-    assert set(done.record["ensemble"]["candidates"]) == {"linear", "ulmfit-zero-shot"}
+    assert set(done.record["ensemble"]["candidates"]) == {"linear", "ulmfit-label-names"}
     many = finetune(labelled(40), tmp_path / "many", model=lm, unlabelled=POOL, options=options)
     assert set(many.record["ensemble"]["candidates"]) == {"linear"}
