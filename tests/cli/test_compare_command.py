@@ -135,14 +135,22 @@ def test_comparisons_that_cannot_be_made(
 
 def test_test_sets_that_cannot_be_measured_on(desk: Desk, tmp_path: Path, run: Program) -> None:
     bare = write_csv(tmp_path / "bare.csv", [["A fine film."], ["A dull film."]], ["text"])
-    odd = write_csv(tmp_path / "odd.csv", [["A fine film.", "pos"], ["A dull film.", "nge"]])
-    for path, parts in ((bare, ["bare.csv", "no labels"]), (odd, ["odd.csv line 3", "'nge'", "'neg'?"])):
+    odd = write_csv(tmp_path / "odd.csv", [["A fine film.", "good"], ["A dull film.", "bad"]])
+    for path, parts in ((bare, ["bare.csv", "no labels"]), (odd, ["odd.csv", "'bad'"])):
         asked = ["--test", path, "--methods", "linear", "--out", tmp_path / "curve", "--quiet"]
         result = run("compare", desk / "train.csv", *asked)
         assert result.code == 2
         for part in parts:
             assert part in result.err
         assert not (tmp_path / "curve.run").exists()
+
+
+def test_a_label_that_training_lacks_is_a_mistake_of_every_method(desk: Desk, tmp_path: Path, run: Program) -> None:
+    odd = write_csv(tmp_path / "odd.csv", [["A fine film.", "pos"], ["A dull film.", "nge"]])
+    asked = ["--test", odd, "--methods", "linear", "--out", tmp_path / "curve", "--quiet"]
+    done = run("compare", desk / "train.csv", *asked)
+    assert done.code == 0
+    assert "1 text has a label that training lacked ('nge') and counts as a mistake" in done.out
 
 
 def test_a_place_that_is_taken(desk: Desk, tmp_path: Path, run: Program) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
+
+PACKAGE = __name__.split(".")[0]
 
 
 class UserError(ValueError):
@@ -26,6 +30,14 @@ class UserError(ValueError):
 
 class DataWarning(UserWarning):
     """A warning about the data: training on them would go wrong, or a result on them would mislead."""
+
+
+def warn_of_data(message: str) -> None:
+    """Issue a DataWarning that names the line outside this package from which it was called, however deep."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, DataWarning, stacklevel=level)
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

@@ -6,7 +6,6 @@ import difflib
 import hashlib
 import re
 import unicodedata
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.brief import Brief
-from textgraft.core.errors import DataWarning
+from textgraft.core.errors import warn_of_data
 from textgraft.data.examples import Examples
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import missing_labels
@@ -138,16 +137,13 @@ def check_and_warn(
     test: Examples | None = None,
     unlabelled: Sequence[str] | None = None,
 ) -> list[Problem]:
-    """The problems that `check` finds, with a DataWarning for each that is more than a note.
-
-    The warnings name the line that called the verb: the caller's caller's caller, as a verb is `exclusive`.
-    """
+    """The problems that `check` finds, with a DataWarning for each that is more than a note."""
     pool = Examples(list(unlabelled), source="the unlabelled texts") if unlabelled else None
     problems = check(train, valid=valid, test=test, unlabelled=pool)
     for problem in problems:
         if problem.severity != "note":
             message = f"{_location(problem)}{problem.message} {problem.remedy}".rstrip()
-            warnings.warn(message, DataWarning, stacklevel=4)
+            warn_of_data(message)
     return problems
 
 

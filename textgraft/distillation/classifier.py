@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from textgraft.core import formatting
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
-from textgraft.core.errors import DataWarning, UserError
+from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
@@ -34,7 +33,7 @@ from textgraft.models.model import Model
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier
-from textgraft.tasks.classification.unseen_labels import UnseenLabels
+from textgraft.tasks.classification.unseen_labels import warn_of_unseen_labels
 from textgraft.training.driver import content_hash, drive, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
@@ -95,8 +94,8 @@ def distil_classifier(
         teacher.validate(part)
     labels = teacher.labels if test is None else teacher.labels.covering(test)
     targets = _targets(teacher.labels, parts, labelled) | ({} if test is None else {"test": labels.encode(test)})
-    if test is not None and (unseen := UnseenLabels.of(labels, teacher.labels.num_outputs, targets["test"])):
-        warnings.warn(f"{test.source}: {unseen}", DataWarning, stacklevel=3)
+    if test is not None:
+        warn_of_unseen_labels(teacher.labels, test)
     saved_members = [_saved_model(member) for member in teacher.members]
     identity = _identity(teacher, saved_members, source, stage, options) | {
         "data": {name: content_hash([*part, *map(str, targets.get(name, ()))]) for name, part in parts.items()}

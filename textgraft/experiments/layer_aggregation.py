@@ -34,6 +34,7 @@ from textgraft.models.default_models import default_models_for
 from textgraft.nn.layer_aggregation import LAST, LAYER_AGGREGATIONS, new_layer_aggregation, validate_layer_aggregation
 from textgraft.tasks.classification.fine_tuned import encode_parts
 from textgraft.tasks.classification.training import Plan, train_classifier
+from textgraft.tasks.classification.unseen_labels import warn_of_unseen_labels
 from textgraft.tasks.tagging.finetune import TagOptions, resolved_options, train_tagger
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import scores, tag_all
@@ -131,6 +132,7 @@ class Labelling:
 
     def __init__(self, source: Artifact, train: Examples, test: Examples, options: LayerOptions) -> None:
         self.labels = Labels.fit(train)
+        warn_of_unseen_labels(self.labels, test)
         self.metric, self.options = HEADLINE[self.labels.kind], options
         self.encoded = encode_parts(source, {"train": train, "test": test}, self.labels, options.max_tokens).parts
         self._parts, stage = {"train": train, "test": test}, load_recipe(options.recipe).finetune

@@ -45,6 +45,7 @@ from textgraft.tasks.classification.training import (
     drop_weights,
     train_classifier,
 )
+from textgraft.tasks.classification.unseen_labels import warn_of_unseen_labels
 from textgraft.training.driver import content_hash, weights_hash, work_folder
 from textgraft.training.phases import Stage, with_frozen_bottom
 from textgraft.training.provenance import provenance
@@ -203,6 +204,7 @@ def prepare_setup(
         kept_indices, held_out_indices = stratified_split(train, HELD_OUT, options.settings.seed)
         train, test = train.take(kept_indices), train.take(held_out_indices)
     labels = Labels.fit(train)
+    warn_of_unseen_labels(labels, test)
     parts = encode_parts(source, {"train": train, "test": test}, labels, options.max_tokens)
     setup = TransferSetup(
         source, train, test, held_out, labels, parts.parts, parts.cut, stage, layers=layers, options=options

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textgraft.core.brief import Brief
-from textgraft.core.errors import DataWarning, UserError
+from textgraft.core.errors import UserError, warn_of_data
 from textgraft.core.lazy import resolve
 from textgraft.core.precision import validate_precision
 from textgraft.data.examples import Choice, Examples, InputKind, Label, each_text, reads
@@ -206,7 +206,7 @@ class Classifier:
         if labels.num_classes is None:
             return result
         if unseen := UnseenLabels.of(labels, self.labels.num_outputs, targets):
-            warnings.warn(f"{examples.source}: {unseen}", DataWarning, stacklevel=2)
+            warn_of_data(f"{examples.source}: {unseen}")
             result |= {"unseen_labels": unseen.counts, "log_loss_of": unseen.log_loss_of}
         confidences, correct = confidence_and_correct(outputs, targets, kind)
         result["calibration_error"] = reliability(outputs, targets, kind).ece

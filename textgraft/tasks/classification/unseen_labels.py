@@ -9,6 +9,8 @@ from typing import Self
 import numpy as np
 
 from textgraft.core import formatting
+from textgraft.core.errors import warn_of_data
+from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 
 
@@ -47,3 +49,10 @@ class UnseenLabels:
         have, count = ("has", "counts as a mistake") if self.texts == 1 else ("have", "count as mistakes")
         start = f"{formatting.texts(self.texts)} {have} a label that training lacked ({formatting.quoted(self.counts)})"
         return f"{start} and {count}; log loss is of {self.log_loss_of}."
+
+
+def warn_of_unseen_labels(labels: Labels, examples: Examples) -> None:
+    """Issue a DataWarning if labelled texts have labels that are none of `labels`."""
+    covering = labels.covering(examples)
+    if unseen := UnseenLabels.of(covering, labels.num_outputs, covering.encode(examples)):
+        warn_of_data(f"{examples.source}: {unseen}")
