@@ -122,7 +122,7 @@ def finetune(
     """Train a classifier on labelled texts and evaluate it beside linear baselines.
 
     Without --recipe it is the best weighted ensemble of a fine-tuned language model and linear classifiers, chosen by
-    cross-validation. Candidates are tried from the cheapest to the dearest, as many as --minutes allows, and the score
+    cross-validation. Candidates are tried in order of cost, as many as --minutes allows, and the score
     of each is shown as soon as it is there.
     """
     from textgraft.core.context import RunContext

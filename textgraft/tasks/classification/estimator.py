@@ -64,7 +64,7 @@ PARAMETERS: Mapping[str, parameters.Rule] = {
 class TextClassifier(ClassifierMixin, BaseEstimator):
     """A classifier of texts from a few labels: `textgraft finetune` as a scikit-learn estimator.
 
-    By default it fits candidates from the cheapest to the dearest, each only if it fits into `minutes`: n-grams, a
+    By default it fits candidates in order of cost, each only if it fits into `minutes`: n-grams, a
     linear probe of an encoder, on unlabelled texts co-training, also with the encoder's vectors, and LSA, and the
     fine-tuned encoder. Each is scored on held-out folds of the training texts, and the weighted ensemble of them
     predicts. The same data, parameters and seed give the same probabilities as the command line, as long as the time

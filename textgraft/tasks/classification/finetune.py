@@ -63,7 +63,7 @@ def finetune(
     """Fine-tune a language model on labelled texts and save a classifier at `out`, with an evaluation.
 
     Howard & Ruder 2018, §3.3, as the recipe's `finetune` phases say. Without a recipe the result is a weighted ensemble
-    of candidates from the cheapest to the dearest (tasks.classification.ladder), as many as `options.minutes` allows,
+    of candidates in order of cost (tasks.classification.ladder), as many as `options.minutes` allows,
     with weights by their predictions for held-out training texts (tasks.classification.model_selection);
     `comparison.chosen` says what and why, and run.json has what the clock decided (`rungs`) and when each result was
     there (`ladder`). Probabilities are temperature-scaled on `valid` or on the folds' held-out texts. The folder holds

@@ -1,4 +1,4 @@
-"""The ladder of `finetune`: candidates from the cheapest to the dearest, each begun only if the budget allows it.
+"""The ladder of `finetune`: candidates in order of cost, each begun only if the budget allows it.
 
 n-grams; a linear probe of the encoder, and with few labels a class one that begins with their names; co-training on the
 unlabelled texts with a sentence encoder's vectors as a view, and its contrastive fine-tuning; LSA and co-training
