@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 from textgraft.core.errors import LONGEST, UserError
-from textgraft.data.readers import read
+from textgraft.data.readers import read, read_texts
 from textgraft.data.tagged import read_tagged
 from textgraft.tasks.classification.label_texts import LabelTexts
 from textgraft.training.recipes import load_recipe
@@ -104,3 +104,23 @@ def test_a_message_that_quotes_a_file_can_be_printed_and_is_short(tmp_path: Path
     assert "\x1b" not in said
     message = str(UserError("half a pair: \ud800", where="a\x07b"))
     assert message == "a\\x07b: half a pair: \\ud800"
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.txt"])
+@pytest.mark.parametrize("letter", ["x", "é"])
+def test_a_cell_of_more_characters_than_any_text(
+    tmp_path: Path, name: str, letter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("columns", "csv_files"):
+        monkeypatch.setattr(f"textgraft.data.{module}.MAX_CHARACTERS", 200)
+    cells = ["fine", letter * 201]
+    rows = {
+        "a.csv": "text\n" + "\n".join(cells),
+        "a.jsonl": "\n".join(json.dumps({"text": cell}) for cell in ["fine", *cells]),
+        "a.txt": "\n".join(["fine", *cells]),
+    }
+    said = refused(tmp_path / name, rows[name].encode())
+    assert f"{name} line 3: a " in said
+    assert " characters" in said
+    with pytest.raises(UserError, match=f"{name} line 3: a .* characters"):
+        list(read_texts(tmp_path / name))
