@@ -222,8 +222,11 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The content of run.json, with the current names of its keys. Raises UserError if it is damaged."""
     try:
-        run = upgraded_run(dict(parse(files["run.json"])))
-    except (ValueError, TypeError) as error:
+        run = parse(files["run.json"])
+        if not isinstance(run, dict):
+            raise ValueError("no object")
+        run = upgraded_run(run)
+    except ValueError as error:
         raise UserError(f"damaged ({error}).", where="run.json", remedy=RESTORE) from error
     wrong = next((name for name, is_valid in RUN_VALUES.items() if name in run and not is_valid(run[name])), None)
     if wrong is not None:
