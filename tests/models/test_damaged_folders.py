@@ -102,3 +102,12 @@ def test_a_tokenizer_that_the_library_panics_at(folders: dict[str, Path], change
         }
     with pytest.raises(UserError, match=r"tokenizer.json: this "):
         Tokenizer.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("rate", [10**400, -1, "x", None])
+def test_a_dropout_that_is_no_probability(folders: dict[str, Path], rate: Any) -> None:
+    """It was found out at the first text, by the layer."""
+    config = model_folder.read_config(folders["qa"])
+    config["head"] = {**config["head"], "input_dropout": rate}
+    with pytest.raises(UserError, match=r"config.json: .*'input_dropout' is no probability"):
+        artifact.from_folder(folders["qa"], config)

@@ -355,6 +355,11 @@ def _built(config: Mapping[str, Any], path: Path) -> Model:
     if absent:
         message = f"this is not the config of a model: '{absent[0]}' is missing."
         raise UserError(message, where=str(path), remedy=RESTORE)
+    settings = [*config["encoder"].items(), *config["head"].items()]
+    dropouts = [(name, rate) for name, rate in settings if name.endswith("dropout")]
+    if wrong := [name for name, rate in dropouts if not isinstance(rate, int | float) or not 0 <= rate <= 1]:
+        message = f"this is not the config of a model ('{wrong[0]}' is no probability)."
+        raise UserError(message, where=str(path), remedy=RESTORE)
     try:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
     except UserError as error:
