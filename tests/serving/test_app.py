@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
@@ -19,7 +20,7 @@ from served import Client, running
 from textgraft.serving import app as serving_app
 from textgraft.serving.app import application
 from textgraft.serving.batcher import Busy
-from textgraft.serving.guard import MAX_BYTES
+from textgraft.serving.guard import MAX_BYTES, Guard
 from textgraft.serving.services import open_service
 from textgraft.tasks.classification.service import ClassificationService, PredictTexts
 
@@ -106,6 +107,21 @@ def test_a_request_that_is_too_large_is_not_read(client: Client) -> None:
     request = urllib.request.Request(client.address + "/predict", data=chunks, headers=headers, method="POST")
     assert client.send(request) == (413, {"error": "a request has at most 8 MB. Send several."})
     assert client.post("/predict", {"texts": ["a"]})[0] == 200
+
+
+def test_a_length_of_thousands_of_digits_is_too_large() -> None:
+    """Python converts no such number: it was an internal error."""
+    said: list[Any] = []
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    async def nothing(*_: Any) -> None:
+        raise AssertionError
+
+    scope = {"type": "http", "headers": [(b"content-length", b"9" * 5000)]}
+    asyncio.run(Guard(nothing)(scope, nothing, send))
+    assert said[0]["status"] == 413
 
 
 def test_the_page_loads_from_here_and_nowhere_else(client: Client) -> None:

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +44,7 @@ from textgraft.cli import (
 )
 from textgraft.cli.console import Interrupted, print_error, print_note, warnings_on_stderr
 from textgraft.core.errors import UserError
+from textgraft.core.files import FULL, cannot_write
 from textgraft.core.interrupts import reliable_interrupts
 
 INTERRUPTED = 130
@@ -180,6 +182,9 @@ def _reported(error: Exception) -> int:
         return _closed_pipe()
     if isinstance(error, UserError):
         print_error(error)
+        return USER_ERROR
+    if isinstance(error, OSError) and error.errno in FULL:
+        print_error(cannot_write(Path(error.filename or "."), error))
         return USER_ERROR
     usage = getattr(error, "format_message", None)  # an error of typer in the command line
     if usage is not None:

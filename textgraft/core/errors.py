@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import warnings
 from collections.abc import Iterable
 
 PACKAGE = __name__.split(".")[0]
+LONGEST = 1200
+"""Characters of a message or a remedy; of a longer one, which quotes a file, the middle is left out."""
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 
 class UserError(ValueError):
@@ -20,12 +24,19 @@ class UserError(ValueError):
     """
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
-        self.message, self.where, self.remedy = message, where, remedy
-        super().__init__(message, where, remedy)
+        self.message, self.where, self.remedy = _shown(message), _shown(where), _shown(remedy)
+        super().__init__(self.message, self.where, self.remedy)
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.message}" if self.where else self.message
         return f"{text} {self.remedy}" if self.remedy else text
+
+
+def _shown(text: str) -> str:
+    """The text as a terminal can show it: what it quotes may be long, or hold control characters and surrogates."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} […] {text[-LONGEST // 4 :]}"
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 class DataWarning(UserWarning):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from textgraft.core.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of the errors of a disk, or of a user's share of it, that is full; only writing has them."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -40,6 +44,27 @@ def writing_atomically(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+@contextlib.contextmanager
+def temporary_folder(prefix: str = "textgraft-", inside: Path | None = None) -> Iterator[Path]:
+    """A folder for temporary files, removed at the end of the block.
+
+    Args:
+        prefix: Beginning of its name.
+        inside: The folder in which it is made (None: the system's).
+
+    Raises:
+        UserError: The disk is full, in the block too, or the folder cannot be written.
+    """
+    place = Path(tempfile.gettempdir()) if inside is None else inside
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
+            yield Path(folder)
+    except OSError as error:
+        if error.errno not in (*FULL, errno.EROFS, errno.EACCES):
+            raise
+        raise cannot_write(place, error) from error
+
+
 def relative_path(path: str) -> str:
     """A path as seen from the working directory where it is inside; the last name of another absolute path.
 
@@ -57,6 +82,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     remedies = {
         errno.ENOENT: "The folder was removed in the meantime, as another run on the same path may do: start it again.",
         errno.ENOSPC: "The disk is full: make room and run the same command again.",
+        errno.EDQUOT: "Your share of the disk is full: make room and run the same command again.",
         errno.EACCES: "Choose a folder that you may write to.",
         errno.EROFS: "Choose a folder that you may write to.",
         errno.EEXIST: "A file has the name of a folder: choose another path.",

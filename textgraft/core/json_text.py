@@ -10,14 +10,17 @@ def parse(text: str | bytes) -> Any:
     r"""The value of a JSON text whose strings can be hashed, printed and written.
 
     Raises:
-        ValueError: It is not JSON, or has half a surrogate pair.
+        ValueError: It is not JSON, is nested too deeply, or has half a surrogate pair.
 
     >>> parse('{"name": "\\ud800"}')
     Traceback (most recent call last):
         ...
     ValueError: half of a surrogate pair (as \ud800) is no character
     """
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
     if escape in text.lower():  # type: ignore[operator]
         try:

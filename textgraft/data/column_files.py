@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.damaged import as_user_errors
 from textgraft.data.text_files import plain_file
 
 _BATCH_ROWS = 1000
@@ -17,11 +18,12 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of a Parquet file as (row, {column: value}). Raises UserError for another or damaged file."""
     import duckdb
 
-    with plain_file(path) as plain, duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
-        try:
-            result = connection.execute("SELECT * FROM read_parquet(?)", [str(plain)])
-        except duckdb.Error as error:
-            raise UserError(f"not a Parquet file ({str(error).splitlines()[0]}).", where=str(path)) from error
+    with (
+        plain_file(path) as plain,
+        duckdb.connect(config={"autoinstall_known_extensions": False}) as connection,
+        as_user_errors(path, "not a Parquet file"),
+    ):
+        result = connection.execute("SELECT * FROM read_parquet(?)", [str(plain)])
         names = [column[0] for column in result.description]
         number = 0
         while batch := result.fetchmany(_BATCH_ROWS):
@@ -42,15 +44,12 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         remedy = "Install it (pip install 'textgraft[arrow]'), or save the table as Parquet, which needs no package."
         raise UserError("reading Feather files needs the package pyarrow.", where=str(path), remedy=remedy) from error
     number = 0
-    with plain_file(path) as plain:
-        try:
-            for batch in _batches(plain, pyarrow, feather):
-                for row in batch.to_pylist():
-                    number += 1
-                    yield number, row
-        except (pyarrow.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"not a Feather file, or a damaged one ({reason}).", where=str(path)) from error
+    with plain_file(path) as plain, as_user_errors(path, "not a Feather file, or a damaged one"):
+        for batch in _batches(plain, pyarrow, feather):
+            batch.validate(full=True)  # the library reads where the file says, outside of memory too
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
 
 
 def _batches(path: Path, pyarrow: Any, feather: Any) -> Iterator[Any]:

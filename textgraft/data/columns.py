@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.data.examples import Choice, Label, Pair, TargetKind, is_missing
+from textgraft.data.examples import MAX_CHARACTERS, Choice, Label, Pair, TargetKind, is_missing
 from textgraft.data.label_cells import is_list, is_no_label
 from textgraft.data.label_kinds import kind_of_whole_numbers
 
@@ -235,7 +235,8 @@ class Cells:
     def texts(self, values: Sequence[Any]) -> list[str]:
         """Convert to strings: "" for missing cells, numbers written out, lone surrogates replaced by U+FFFD."""
         return [
-            value if type(value) is str and value.isascii() else self.text(value, i) for i, value in enumerate(values)
+            value if type(value) is str and value.isascii() and len(value) <= MAX_CHARACTERS else self.text(value, i)
+            for i, value in enumerate(values)
         ]
 
     def pairs(self, first: Sequence[Any], second: Sequence[Any]) -> list[str]:
@@ -275,6 +276,9 @@ class Cells:
         if isinstance(value, (bytes, bytearray, dict)) or is_list(value):
             self.fail(f"the text is a {type(value).__name__}, not a string.", index)
         text = str(value)
+        if len(text) > MAX_CHARACTERS:
+            message = f"a text has {len(text):,} characters, and {MAX_CHARACTERS:,} are the most."
+            self.fail(message, index, "Cut it into several texts.")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
@@ -320,5 +324,5 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # integers may be longer than any float
         return None

@@ -28,7 +28,7 @@ Illegal = Literal["refuse", "repair"]
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _SNIFF_BYTES = 1 << 20  # bytes that decide the encoding, so that a large file is not read twice
 _UNTAGGED = "_"  # CoNLL-U's empty value
-_ID = re.compile(r"\d+(?:[-.]\d+)?")
+_ID = re.compile(r"\d{1,9}(?:[-.]\d{1,9})?")
 _DOCUMENT = "-DOCSTART-"
 _SHAPE = (
     "Write a word per line, its tag in a column separated by a tab or spaces, and an empty line after each sentence."

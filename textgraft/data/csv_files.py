@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.examples import MAX_CHARACTERS
 from textgraft.data.headers import Header
 from textgraft.data.text_files import lines
 
-_FIELD_LIMIT = 2**31 - 1  # the largest C long everywhere; csv's own limit is 131,072 characters a field
 _DELIMITERS = ",;\t|"
 _TYPED = {"\\t": "\t", "tab": "\t"}
 """Delimiters as they are typed in a shell, where a tab is hard to type."""
@@ -82,7 +82,7 @@ def csv_rows(path: Path, encoding: str, delimiter: str | None) -> Iterator[tuple
 
 def _records(path: Path, encoding: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Records with the line each starts at; blank lines are skipped."""
-    csv.field_size_limit(_FIELD_LIMIT)
+    csv.field_size_limit(MAX_CHARACTERS)  # of characters a field; its own limit is 131,072
     body = islice(lines(path, encoding=encoding), dialect.preamble, None)
     reader = csv.reader(
         body,
@@ -98,6 +98,10 @@ def _records(path: Path, encoding: str, dialect: Dialect) -> Iterator[tuple[int,
         except StopIteration:
             return
         except csv.Error as error:
+            if "field limit" in str(error):
+                message = f"a cell that starts here has more than {MAX_CHARACTERS:,} characters."
+                remedy = "Is it in a double quote that is never closed? If not, cut it into several texts."
+                raise UserError(message, where=f"{path} line {start}", remedy=remedy) from error
             unclosed = "end of data" in str(error)
             last = reader.line_num + dialect.preamble
             end = "is never closed" if unclosed else f"goes wrong at line {last} ({error})"

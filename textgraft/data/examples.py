@@ -65,6 +65,8 @@ class Choice(str):
         return tuple(Pair(context, option) for option in self.options)
 
 
+MAX_CHARACTERS = 100_000_000
+"""The longest text. A longer one is no text, but a quote that is never closed, or a file of another kind."""
 InputKind = Literal["texts", "pairs", "choices"]
 """Kind of an example's input: a single text, a pair, or a question with options."""
 

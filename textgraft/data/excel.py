@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.damaged import as_user_errors
 from textgraft.data.headers import Header
 from textgraft.data.members import chosen_table, is_in_zip, split_member
 from textgraft.data.text_files import plain_file
+
+_MESSAGE = "not an Excel workbook that can be read"
+_REMEDY = "If it opens in Excel, save it again as .xlsx, without a password, or as CSV."
 
 
 def excel_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -26,7 +30,7 @@ def excel_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         UserError: openpyxl is missing, the file is no workbook or has a password, or the sheet is not there or unclear.
     """
     file, wanted = split_member(path)
-    with _workbook(path) as workbook, _as_user_errors(file):
+    with _workbook(path) as workbook, as_user_errors(file, _MESSAGE, _REMEDY):
         sheets = {sheet.title: sheet for sheet in workbook.worksheets}
         filled = [name for name, sheet in sheets.items() if sheet.sheet_state == "visible" and _has_cells(sheet)]
         name = chosen_table(path, None if is_in_zip(path) else wanted, list(sheets), filled, "sheet")
@@ -61,24 +65,9 @@ def _workbook(path: Path) -> Iterator[Any]:
         remedy = "Install it (pip install 'textgraft[excel]'), or save the sheet as CSV."
         raise UserError("reading .xlsx needs the package openpyxl.", where=str(path), remedy=remedy) from error
     with plain_file(path) as plain:
-        with _as_user_errors(path):
+        with as_user_errors(path, _MESSAGE, _REMEDY):
             workbook = openpyxl.load_workbook(plain, read_only=True, data_only=True)
         try:
             yield workbook
         finally:
             workbook.close()
-
-
-@contextmanager
-def _as_user_errors(path: Path) -> Iterator[None]:
-    """Convert errors of openpyxl, which has none of its own for damaged files, to UserError."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        reason = (str(error).strip("'\" ") or type(error).__name__).splitlines()[0]
-        remedy = "If it opens in Excel, save it again as .xlsx, without a password, or as CSV."
-        raise UserError(
-            f"not an Excel workbook that can be read ({reason}).", where=str(path), remedy=remedy
-        ) from error

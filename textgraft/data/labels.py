@@ -159,7 +159,7 @@ class Labels:
         return json.dumps(fields, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, *, where: str = "labels.json") -> Labels:
+    def from_json(cls, text: str | bytes, *, where: str = "labels.json") -> Labels:
         """The inverse of `to_json`. Raises UserError for anything else."""
         try:
             fields = parse(text)

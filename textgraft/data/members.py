@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -82,8 +83,8 @@ def chosen_table(path: Path, wanted: str | None, names: Sequence[str], filled: S
 
 def zip_names(path: Path) -> list[str]:
     """Names of the files in a zip archive, without those that operating systems add. Raises OSError or BadZipFile."""
-    with zipfile.ZipFile(path) as archive:
-        names = [one.filename for one in archive.infolist() if not one.is_dir()]
+    with _archive(path) as archive:
+        names = [one.filename for one in archive.infolist() if one.filename and not one.is_dir()]
     return [name for name in names if not any(part.startswith((".", "__MACOSX")) for part in Path(name).parts)]
 
 
@@ -91,7 +92,7 @@ def open_in_zip(path: Path) -> IO[bytes]:
     """Open data.zip::train.csv for reading bytes. Raises UserError for a file that is not there or has a password."""
     file, member = split_member(path)
     assert member is not None
-    with zipfile.ZipFile(file) as archive:  # what is open in it stays open
+    with _archive(file) as archive:  # what is open in it stays open
         try:
             return archive.open(member)
         except KeyError as error:
@@ -99,6 +100,18 @@ def open_in_zip(path: Path) -> IO[bytes]:
             raise UserError(f"there is no file '{member}' in the archive.", where=str(file), remedy=remedy) from error
         except (RuntimeError, NotImplementedError) as error:  # a password, or a compression that Python lacks
             raise UserError(f"cannot be read ({error}).", where=str(path), remedy="Unpack it first.") from error
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip archive. Raises BadZipFile for whatever Python finds wrong with one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        raise zipfile.BadZipFile(str(error) or type(error).__name__) from error
 
 
 def _suffix(path: Path) -> str:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from textgraft.core.errors import UserError
+from textgraft.data.damaged import as_user_errors
 from textgraft.data.members import chosen_table, is_in_zip, split_member
 from textgraft.data.text_files import plain_file
 
@@ -27,19 +27,17 @@ def sqlite_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     file, wanted = split_member(path)
     with plain_file(path) as plain:
         address = f"{plain.absolute().as_uri()}?mode=ro"
-        try:
-            with closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as connection:
-                names = [name for (name,) in connection.execute(_TABLES)]
-                filled = [name for name in names if connection.execute(f"SELECT 1 FROM {_quoted(name)}").fetchone()]
-                table = chosen_table(path, None if is_in_zip(path) else wanted, names, filled, "table")
-                cursor = connection.execute(f"SELECT * FROM {_quoted(table)}")
-                columns = [column[0] for column in cursor.description]
-                yield from ((number, dict(zip(columns, values))) for number, values in enumerate(cursor, start=1))
-        except sqlite3.Error as error:
-            remedy = "Check that it is the right file, and whole."
-            raise UserError(
-                f"not an SQLite database that can be read ({error}).", where=str(file), remedy=remedy
-            ) from error
+        message, remedy = "not an SQLite database that can be read", "Check that it is the right file, and whole."
+        with (
+            as_user_errors(file, message, remedy),
+            closing(sqlite3.connect(address, uri=True, check_same_thread=False)) as connection,
+        ):
+            names = [str(name) for (name,) in connection.execute(_TABLES)]
+            filled = [name for name in names if connection.execute(f"SELECT 1 FROM {_quoted(name)}").fetchone()]
+            table = chosen_table(path, None if is_in_zip(path) else wanted, names, filled, "table")
+            cursor = connection.execute(f"SELECT * FROM {_quoted(table)}")
+            columns = [column[0] for column in cursor.description]
+            yield from ((number, dict(zip(columns, values))) for number, values in enumerate(cursor, start=1))
 
 
 def _quoted(name: str) -> str:

@@ -196,13 +196,22 @@ def _label_studio(value: Mapping[str, Any], fields: Fields, where: str) -> Itera
         message = f"there is no single text in 'data' ({', '.join(map(repr, texts)) or 'nothing'})."
         raise UserError(message, where=where, remedy="Name its field with word=….")
     sentence = from_text(data[name])
-    annotations = [a for a in value.get("annotations") or value.get("completions") or () if not a.get("was_cancelled")]
+    annotations = _objects(value.get("annotations") or value.get("completions"), "annotations", where)
+    annotations = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
     if not annotations:
         yield Example(sentence, left_out="not annotated")
         return
-    results = [r.get("value") for r in annotations[0].get("result") or ()]
+    results = [result.get("value") for result in _objects(annotations[0].get("result"), "result", where)]
     spans = [v for v in results if isinstance(v, dict) and isinstance(v.get("labels"), list)]
     yield Example(sentence, spans=spans if spans or not results else None)
+
+
+def _objects(values: Any, name: str, where: str) -> list[Mapping[str, Any]]:
+    """A list of objects, empty where there is none. Raises UserError for anything else."""
+    values = values or []
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise UserError(f"'{name}' is no list of objects.", where=where, remedy=SHAPES_SHOWN)
+    return values
 
 
 SHAPES: Mapping[str, tuple[Callable[[Mapping[str, Any], Fields], bool], Callable[..., Iterator[Example]]]] = {

@@ -9,7 +9,6 @@ import gzip
 import io
 import lzma
 import shutil
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.files import FULL, temporary_folder
 from textgraft.data.legacy_encodings import KNOWN, guess_encoding
 from textgraft.data.members import COMPRESSED, format_of, is_in_zip, open_in_zip, split_member
 
@@ -53,6 +53,8 @@ def explained(path: Path) -> Iterator[None]:
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise _damaged_error(path, error) from error
     except OSError as error:
+        if error.errno in FULL:  # of a file that is written meanwhile, such as an unpacked copy
+            raise
         if error.errno is None:  # not from the system: bz2 raises OSError for invalid data
             raise _damaged_error(path, error) from error
         raise UserError(
@@ -97,8 +99,8 @@ def plain_file(path: Path) -> Iterator[Path]:
         yield file
         return
     packed = path if is_in_zip(path) else file
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / f"table{format_of(path)}"
+    with temporary_folder() as folder:
+        plain = folder / f"table{format_of(path)}"
         with explained(path), open_binary(packed) as source, plain.open("wb") as target:
             shutil.copyfileobj(source, target)
         yield plain

@@ -187,7 +187,7 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> LinearArtifact:
     if not isinstance(description, dict) or missing:
         key = missing[0] if missing else "linear"
         raise UserError(f"not a linear model: '{key}' is missing.", where=path, remedy=model_folder.RESTORE)
-    labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
+    labels = Labels.from_json(files["labels.json"], where=str(folder / "labels.json"))
     try:
         return LinearArtifact(
             _restored_model(description, files, labels, folder), labels, model_folder.run_record(files)

@@ -182,6 +182,8 @@ class Artifact(Brief):
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> np.ndarray:
         """A classifier's temperature-scaled probabilities (N, C), or standardised values (N,)."""
         assert self.labels is not None, "a language model has no outputs"
+        if "max_tokens" not in self.run:
+            raise UserError("damaged ('max_tokens' is missing).", where="run.json", remedy=RESTORE)
         sequences, _ = self.encoded(texts, self.run["max_tokens"])
         logits = predict_logits(self.model, sequences, self.tokenizer.pad_id, precision)
         return outputs_from_logits(logits, self.labels.kind, self.run.get("temperature") or 1.0)
@@ -310,9 +312,14 @@ def from_files(files: Mapping[str, bytes], config: Mapping[str, Any], folder: Pa
         raise UserError(f"damaged ({error}).", where=where, remedy=RESTORE) from error
     labels = None
     if "labels.json" in files:
-        labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
-    tokenizer = Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json"))
-    target = Tokenizer.from_json(files[TARGET].decode(), where=str(folder / TARGET)) if TARGET in files else None
+        where = str(folder / "labels.json")
+        labels = Labels.from_json(files["labels.json"], where=where)
+        outputs = model.describe()["head"].get("outputs", labels.num_outputs)
+        if outputs != labels.num_outputs:
+            message = f"the model has {outputs} outputs, and there are {labels.num_outputs} labels."
+            raise UserError(message, where=where, remedy=RESTORE)
+    tokenizer = Tokenizer.from_json(files["tokenizer.json"], where=str(folder / "tokenizer.json"))
+    target = Tokenizer.from_json(files[TARGET], where=str(folder / TARGET)) if TARGET in files else None
     run, bundled = run_record(files), bundled_name(folder)
     if bundled:
         run = with_bundled_recipe(run, bundled)
@@ -347,6 +354,11 @@ def _built(config: Mapping[str, Any], path: Path) -> Model:
     absent += [name for name in FILES if name not in config["files"]]
     if absent:
         message = f"this is not the config of a model: '{absent[0]}' is missing."
+        raise UserError(message, where=str(path), remedy=RESTORE)
+    settings = [*config["encoder"].items(), *config["head"].items()]
+    dropouts = [(name, rate) for name, rate in settings if name.endswith("dropout")]
+    if wrong := [name for name, rate in dropouts if not isinstance(rate, int | float) or not 0 <= rate <= 1]:
+        message = f"this is not the config of a model ('{wrong[0]}' is no probability)."
         raise UserError(message, where=str(path), remedy=RESTORE)
     try:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.toml_text import read_toml_table
 from textgraft.data.examples import TargetKind
 
 RECIPE_FOLDERS = (Path(__file__).parents[1] / "recipes", Path(__file__).parents[2] / "recipes")
@@ -44,8 +44,8 @@ def default_recipes() -> dict[str, dict[str, str]]:
     """
     path = defaults_path()
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = read_toml_table(path)
+    except ValueError as error:
         raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
     for section, entries in table.items():
         if section not in SECTIONS:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from textgraft.core.errors import UserError
 from textgraft.core.lazy import resolve
 from textgraft.data.labels import Labels
-from textgraft.data.sequences import PairIds, number_distinct
+from textgraft.data.sequences import Direction, PairIds, number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
 from textgraft.text import known_texts
@@ -22,6 +23,7 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.visible import FORMS, RAW, TextForm
 
 GRAPH = "model.onnx"
+_NONE = type(MISSING)  # the type of the default of a field without one
 ROWS = 512
 """Maximum number of rows in a batch."""
 FILES = (GRAPH, "tokenizer.json", "run.json")
@@ -53,6 +55,16 @@ def ids_and_starts(rows: Sequence[NDArray | PairIds]) -> tuple[list[NDArray], li
     """Token ids of texts and pairs, and the position of each second text, as `OnnxModel.run_graph` takes them."""
     ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
     return ids, [row.start if isinstance(row, PairIds) else len(row) for row in rows]
+
+
+@contextmanager
+def _as_user_errors() -> Iterator[None]:
+    """Convert errors of onnxruntime, of which each is of its own class, to UserError."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"damaged ({reason}).", where=GRAPH, remedy=model_folder.RESTORE) from error
 
 
 @dataclass(kw_only=True)
@@ -103,7 +115,8 @@ class OnnxModel:
         options.intra_op_num_threads = int(threads) if threads.isdecimal() else 0
         # Dequantize weights that are stored as int8 once, not for every text.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
-        self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
+        with _as_user_errors():
+            self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {value.name for value in self._session.get_inputs()}
 
     def run_graph(
@@ -130,7 +143,8 @@ class OnnxModel:
         second = places >= (lengths if starts is None else np.array(starts)[:, None])
         mask = places < lengths
         inputs |= {"ids": ids, "mask": mask, "segments": (second & mask).astype(np.int64)}
-        return list(self._session.run(self.output_names, {name: inputs[name] for name in self._inputs}))
+        with _as_user_errors():
+            return list(self._session.run(self.output_names, {name: inputs[name] for name in self._inputs}))
 
     def outputs(self, texts: Sequence[str], precision: str = "auto") -> NDArray[np.float64]:
         """A classifier's outputs (artifact.Predictor.outputs)."""
@@ -184,15 +198,18 @@ class OnnxModel:
         invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
         invalid += ["text_form"] * (described.get("text_form", RAW) not in FORMS)
         invalid += sorted(described.keys() - cls._described())
+        defaults = {field.name: field.default for field in fields(cls)}
+        invalid += [name for name, value in described.items() if type(defaults.get(name)) not in (type(value), _NONE)]
+        invalid += ["direction"] * (described.get("direction", "both") not in get_args(Direction))
         if invalid:
             message = f"this is not the config of a graph: '{invalid[0]}' is missing or unknown."
             raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
         files, labels = model_folder.read_files(folder, config), None
         if "labels.json" in files:
-            labels = Labels.from_json(files["labels.json"].decode(), where=str(folder / "labels.json"))
+            labels = Labels.from_json(files["labels.json"], where=str(folder / "labels.json"))
         return cls(
             graph=files[GRAPH],
-            tokenizer=Tokenizer.from_json(files["tokenizer.json"].decode(), where=str(folder / "tokenizer.json")),
+            tokenizer=Tokenizer.from_json(files["tokenizer.json"], where=str(folder / "tokenizer.json")),
             labels=labels,
             run=model_folder.run_record(files),
             **described,

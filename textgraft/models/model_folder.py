@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import cannot_write, write_atomically
 from textgraft.core.json_text import encode, parse
+from textgraft.data.examples import InputKind
 from textgraft.models import catalogue, shared_files
 from textgraft.models.upgrade import upgraded_config, upgraded_run
 
@@ -27,6 +29,14 @@ TRANSFORMERS, TENSORFLOW, ELMO = "hf:", "tf:", "elmo:"
 """Prefixes of other libraries' checkpoints: transformers, TensorFlow, ELMo."""
 FLAIR = "flair:"
 """Prefix of Flair's files, which only `convert` opens, since they are pickles (conversion.legacy.flair)."""
+RUN_VALUES: Mapping[str, Callable[[Any], bool]] = {
+    "max_tokens": lambda value: type(value) is int and value > 0,
+    "temperature": lambda value: value is None or (isinstance(value, int | float) and 0 < value < math.inf),
+    "reads": lambda value: value in get_args(InputKind),
+    "name": lambda value: isinstance(value, str),
+}
+"""Tests of the values of run.json that predictions depend on."""
+T = TypeVar("T")
 RESTORE = "Restore the folder from its source, or create it again."
 
 
@@ -212,9 +222,41 @@ def read_files(folder: Path, config: Mapping[str, Any]) -> dict[str, bytes]:
 def run_record(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The content of run.json, with the current names of its keys. Raises UserError if it is damaged."""
     try:
-        return upgraded_run(parse(files["run.json"]))
+        run = parse(files["run.json"])
+        if not isinstance(run, dict):
+            raise ValueError("no object")
+        run = upgraded_run(run)
     except ValueError as error:
         raise UserError(f"damaged ({error}).", where="run.json", remedy=RESTORE) from error
+    wrong = next((name for name, is_valid in RUN_VALUES.items() if name in run and not is_valid(run[name])), None)
+    if wrong is not None:
+        message = f"damaged ({wrong!r} is {str(run[wrong])[:40]!r})."
+        raise UserError(message, where="run.json", remedy=RESTORE)
+    return run
+
+
+def settings_from(kind: type[T], values: Any, name: str) -> T:
+    """A dataclass of settings from an object of run.json. Raises UserError for unknown names or values of other types.
+
+    Args:
+        kind: The dataclass, whose defaults show the types of its fields.
+        values: The object.
+        name: Its name in run.json.
+    """
+    defaults = kind()
+    try:
+        if not isinstance(values, dict):
+            raise TypeError(f"{str(values)[:40]!r} is no object")
+        wrong = [key for key, value in values.items() if type(value) not in _types_like(getattr(defaults, key))]
+    except (AttributeError, TypeError) as error:
+        raise UserError(f"damaged ('{name}': {error}).", where="run.json", remedy=RESTORE) from error
+    if wrong:
+        raise UserError(f"damaged ('{wrong[0]}' in '{name}').", where="run.json", remedy=RESTORE)
+    return kind(**values)
+
+
+def _types_like(value: Any) -> tuple[type, ...]:
+    return (int, float) if isinstance(value, float) else (type(value),)
 
 
 def to_json(value: Any) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from textgraft.core.files import temporary_folder
 
 MIN_VALUES = 1024
 """Smaller weights are not quantised."""
@@ -61,7 +62,7 @@ def _with_products(model: onnx.ModelProto, excluded: Sequence[str]) -> onnx.Mode
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     about = {"op_types_to_quantize": ["MatMul", "LSTM"], "nodes_to_exclude": list(excluded)}
-    with tempfile.TemporaryDirectory() as folder, _quiet():
+    with temporary_folder() as folder, _quiet():
         source, quantised = Path(folder) / "whole.onnx", Path(folder) / "small.onnx"
         onnx.save(model, source)
         quantize_dynamic(source, quantised, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True, **about)

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BYTES = 8_000_000
 """Maximum size of a request body."""
+_DIGITS = 20  # of a number of bytes; Python refuses to convert thousands
 TOO_LARGE = f"a request has at most {MAX_BYTES // 1_000_000} MB. Send several."
 
 
@@ -32,7 +33,7 @@ class Guard:
             await _reject(send, 421, f"the host must be {' or '.join(sorted(self.hosts))}.")
             return
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > MAX_BYTES:
+        if length.isdigit() and (len(length) > _DIGITS or int(length) > MAX_BYTES):
             await _reject(send, 413, TOO_LARGE)
             return
         seen = 0

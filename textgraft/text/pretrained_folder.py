@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,9 @@ from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from textgraft.core.errors import UserError
+from textgraft.core.json_text import parse
 from textgraft.text.byte_level import read_vocabulary
+from textgraft.text.damaged import as_user_errors, try_out
 from textgraft.text.pretrained import ROLES, WORD_MARK, PretrainedTokenizer, implied_roles
 from textgraft.text.sentencepiece import read_sentencepiece
 from textgraft.text.tokenizer import Tokenizer
@@ -20,6 +21,7 @@ from textgraft.text.wordpiece import CONTINUES
 SENTENCEPIECE = ("sentencepiece.bpe.model", "spiece.model", "sentencepiece.model")
 """Names of SentencePiece models; "bpe" is in the name of unigram models too."""
 _USUAL = {"cls": "<s>", "sep": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask>"}
+_REMEDY = "Use the files that came with the model."
 _LONGEST_WORD = 100  # characters; a longer word is unknown, as in BERT's code
 
 
@@ -33,6 +35,14 @@ def read_pretrained(folder: Path, model_type: str) -> Tokenizer:
     Raises:
         UserError: The folder has no such tokenizer, or a file is damaged.
     """
+    with as_user_errors(str(folder), _REMEDY):
+        tokenizer = _read_pretrained(folder, model_type)
+        try_out(tokenizer)
+    return tokenizer
+
+
+def _read_pretrained(folder: Path, model_type: str) -> Tokenizer:
+    """`read_pretrained`, with whatever errors the library has for damaged files."""
     settings = _settings(folder)
     if (folder / "tokenizer.json").is_file():
         return _named(Tokenizer.load(folder / "tokenizer.json"), settings, folder / "tokenizer.json")
@@ -66,7 +76,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         if not path.is_file():
             continue
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             remedy = "Restore the file from where it came."
             raise UserError(f"damaged ({error}).", where=str(path), remedy=remedy) from error
@@ -94,8 +104,7 @@ def _tokenizer(pipeline: Pipeline, special: Mapping[str, str], path: Path) -> To
     ids = pipeline.get_vocab()
     missing = [special[role] for role in ("cls", "sep", "pad", "mask") if special[role] not in ids]
     if missing:
-        remedy = "Use the files that came with the model."
-        raise UserError(f"this vocabulary lacks {', '.join(missing)}.", where=str(path), remedy=remedy)
+        raise UserError(f"this vocabulary lacks {', '.join(missing)}.", where=str(path), remedy=_REMEDY)
     names = dict.fromkeys(special[role] for role in ("cls", "pad", "sep", "unk") if special[role] in ids)
     pipeline.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in names])
     pipeline.add_special_tokens([AddedToken(special["mask"], lstrip=True, normalized=False, special=True)])
@@ -143,8 +152,7 @@ def _of_word_pieces(path: Path, settings: Mapping[str, Any], special: Mapping[st
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        remedy = "Use the files that came with the model."
-        raise UserError(f"cannot read the vocabulary ({error}).", where=str(path), remedy=remedy) from error
+        raise UserError(f"cannot read the vocabulary ({error}).", where=str(path), remedy=_REMEDY) from error
     while lines and not lines[-1]:
         lines.pop()
     ids = {line.removesuffix("\r"): i for i, line in enumerate(lines)}

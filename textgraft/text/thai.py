@@ -12,7 +12,6 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import re
-import tempfile
 import time
 import warnings
 from array import array
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.files import temporary_folder
 from textgraft.text.clusters import joins
 from textgraft.text.normalize import Aligned
 
@@ -163,7 +163,7 @@ def _load_newmm(engine: str, digest: str) -> Callable[[str], list[str]]:
     import nlpo3
 
     name = f"textgraft {digest}"
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         path = Path(folder) / "words.txt"
         path.write_text("\n".join(words), encoding="utf-8")
         nlpo3.load_dict(str(path), name)

@@ -24,6 +24,7 @@ from tokenizers import models
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
 from textgraft.text.clusters import cluster_spans
+from textgraft.text.damaged import as_user_errors, try_out
 from textgraft.text.detokenize import detokenize, parting, settled
 from textgraft.text.limits import limited, limited_unspaced, without_rare_characters
 from textgraft.text.normalize import CONTROL, RULES_VERSION, Kind, Span, align, normalize
@@ -141,6 +142,11 @@ class Tokenizer:
         return [np.concatenate([bos, *islice(ids, len(text))]) for text in pieces]
 
     @property
+    def added_ids(self) -> frozenset[int]:
+        """Ids of the tokens that are added to the model's vocabulary, special ones among them."""
+        return frozenset(self._pipeline.get_added_tokens_decoder())
+
+    @property
     def special(self) -> np.ndarray:
         """Mask (V,) of tokens that masking leaves alone."""
         return np.arange(self.vocab_size) < len(CONTROL)
@@ -224,21 +230,27 @@ class Tokenizer:
         return cls.from_json(text, where=str(path))
 
     @classmethod
-    def from_json(cls, text: str, *, where: str = "tokenizer.json") -> Tokenizer:
+    def from_json(cls, text: str | bytes, *, where: str = "tokenizer.json") -> Tokenizer:
         """The inverse of `to_json`; tokenizers of published models, ELMo and Flair are of their own classes.
 
         Raises UserError for a damaged or foreign one, or if its segmenter is missing.
         """
+        with as_user_errors(where, _RESTORE):
+            text = text if isinstance(text, str) else text.decode()
+            tokenizer = cls._from_json(text, where)
+            try_out(tokenizer)
+            return tokenizer
+
+    @classmethod
+    def _from_json(cls, text: str, where: str) -> Tokenizer:
+        """`from_json`, with whatever errors the library has for a damaged file."""
         segmenter = character_settings = special = None
-        try:
-            if any(f'"{key}"' in text for key in (_SEGMENTER, _SPELLING, SPECIAL_TOKENS)):
-                content = json.loads(text)
-                segmenter, character_settings = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
-                special = content.pop(SPECIAL_TOKENS, None)
-                text = json.dumps(content, ensure_ascii=False)
-            pipeline = Pipeline.from_str(text)
-        except Exception as error:  # the library raises bare Exception for anything it cannot parse
-            raise UserError(f"this tokenizer is damaged ({error}).", where=where, remedy=_RESTORE) from error
+        if any(f'"{key}"' in text for key in (_SEGMENTER, _SPELLING, SPECIAL_TOKENS)):
+            content = json.loads(text)
+            segmenter, character_settings = content.pop(_SEGMENTER, None), content.pop(_SPELLING, None)
+            special = content.pop(SPECIAL_TOKENS, None)
+            text = json.dumps(content, ensure_ascii=False)
+        pipeline = Pipeline.from_str(text)
         from textgraft.text import tokenizer_kinds  # which imports this module
 
         spelled = character_settings is not None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.toml_text import read_toml_table
 from textgraft.models.default_recipes import DEFAULTS, RECIPE_FOLDERS
 from textgraft.training.phases import STRICT, Anneal, Phase, Stage
 
@@ -107,8 +107,8 @@ def read_toml(path: Path, kind: type[T], folder: str = "") -> T:
 def _table(path: Path, folder: str, above: tuple[Path, ...]) -> dict[str, Any]:
     """The file's table, merged into that of the recipe it is `like`; `above` are the files that inherit from it."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = read_toml_table(path)
+    except ValueError as error:
         raise UserError(f"this is not a TOML file: {error}.", where=str(path)) from error
     like, above = table.pop("like", None), (*above, path.resolve())
     if like is None:

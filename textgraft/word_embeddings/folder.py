@@ -138,7 +138,7 @@ def from_folder(
         _verify(folder, config["files"])
     try:
         return _from_files(folder, described, limit)
-    except (ValueError, TypeError, KeyError, OSError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, OSError) as error:
         if isinstance(error, UserError):
             raise
         message = f"this description of word vectors is invalid ({error})."
@@ -167,7 +167,7 @@ def _mapped(path: Path) -> dict[str, NDArray]:
         length = int.from_bytes(file.read(8), "little")
         if length > size - 8:
             raise ValueError("vectors.safetensors is cut short")
-        tensors = json.loads(file.read(length))
+        tensors = dict(parse(file.read(length)))
     arrays = {}
     for name, about in tensors.items():
         if name == "__metadata__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
@@ -20,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError
-from textgraft.core.files import writing_atomically
+from textgraft.core.files import temporary_folder, writing_atomically
 from textgraft.core.progress import Meter
 from textgraft.models import artifact
 from textgraft.models.artifact import Artifact
@@ -151,7 +150,7 @@ class StaticVectors:
 
     def files(self) -> dict[str, bytes]:
         """Files of a vectors folder."""
-        with tempfile.TemporaryDirectory(prefix="textgraft-") as temporary:
+        with temporary_folder() as temporary:
             path = vectors_folder.write(
                 self.word_vectors.stream(), Path(temporary) / (Path(self.name).stem or "vectors")
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from textgraft import __version__
 from textgraft.core.errors import UserError
+from textgraft.core.files import temporary_folder
 from textgraft.word_embeddings import word2vec
 from textgraft.word_embeddings.corpus import WordFile
 from textgraft.word_embeddings.fasttext_binary import SETTINGS
@@ -56,13 +56,14 @@ def train_vectors(
     started = time.monotonic()
     if work is not None:
         Path(work).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".textgraft-vectors-", dir=work) as folder:
-        corpus = WordFile.write(texts, Path(folder) / "words.txt", lowercase=settings.lowercase, show=show)
+    inside = None if work is None else Path(work)
+    with temporary_folder(".textgraft-vectors-", inside) as folder:
+        corpus = WordFile.write(texts, folder / "words.txt", lowercase=settings.lowercase, show=show)
         vocabulary = corpus.vocabulary(min_count=settings.min_count, most=settings.vocabulary)
         run = _run(settings, corpus)
         if settings.method == "glove":
             words = list(vocabulary)
-            rows, losses = _glove(corpus, words, settings, Path(folder), show)
+            rows, losses = _glove(corpus, words, settings, folder, show)
             vectors = WordVectors(words, rows)
             run["losses"] = losses
         else:

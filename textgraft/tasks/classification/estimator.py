@@ -7,7 +7,6 @@ with a list, array or series of strings as X.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.files import temporary_folder
 from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import ClassWeights
@@ -211,7 +211,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             raise UserError("there are unlabelled texts, but nothing would be trained on them.", remedy=remedy)
         examples, extended_pool = with_unlabelled(examples, pool)
         adapts = self.adapt and bool(pool or enough_to_adapt(extended_pool or ()))
-        with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
+        with temporary_folder() as folder:
             models = self._finetuned(examples, extended_pool, Path(folder) / "classifier", adapts)
         about = {"classes": targets.classes.tolist(), "answers": targets.answers, "method": self._method}
         for run in (models.run, *(member.run for member in models.members)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.toml_text import read_toml_table
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.targets import target_of
@@ -79,10 +79,10 @@ class LabelTexts:
         """
         path = Path(path)
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = read_toml_table(path)
         except OSError as error:
             raise UserError(f"cannot be read ({error.strerror}).", where=str(path), remedy="Check the path.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except ValueError as error:
             remedy = 'A label is a line such as refund = "The customer wants money back."'
             raise UserError(f"this is not a TOML file: {error}.", where=str(path), remedy=remedy) from error
         unknown = next((key for key in content if key not in TABLES), None)

@@ -17,7 +17,7 @@ from textgraft.data.examples import validate_types
 from textgraft.data.squad import Question, Squad, single_question
 from textgraft.data.windows import Window, WindowSettings, encode_questions
 from textgraft.metrics.question_answering import AnswerScores, score_answers
-from textgraft.models.model_folder import to_json
+from textgraft.models.model_folder import settings_from, to_json
 from textgraft.tasks.question_answering.graph import OnnxSpanModel
 from textgraft.tasks.question_answering.spec import QUESTION_ANSWERING
 from textgraft.tasks.registry import open_model_of, validate_task
@@ -271,12 +271,11 @@ class QAModel:
 
             self.source = NetworkSpanModel(cast("Artifact", opened), precision)
         run, most = self.source.run, self.source.max_tokens
-        windows = WindowSettings(**run.get("windows", {}))  # absent in models of other programs
+        windows = settings_from(WindowSettings, run.get("windows", {}), "windows")  # absent in other programs' models
         self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
         replaced = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
-        self.search = SearchSettings(
-            **(run.get("search", {}) | {name: value for name, value in replaced.items() if value is not None})
-        )
+        search = settings_from(SearchSettings, run.get("search", {}), "search")
+        self.search = replace(search, **{name: value for name, value in replaced.items() if value is not None})
         if threshold is not None and "search" not in run:
             self.search = replace(self.search, may_be_none=True)
         self.show = show

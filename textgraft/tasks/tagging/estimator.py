@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +11,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.files import temporary_folder
 from textgraft.core.precision import TRAINING_PRECISIONS
 from textgraft.data.conll import Sentence, Tagged, checked
 from textgraft.data.examples import validate_not_single_text
@@ -166,7 +166,7 @@ class SequenceTagger(BaseEstimator):
             remedy = "Leave one of them out, or add the model to the stack."
             raise UserError("both a model and a stack are given.", where=type(self).__name__, remedy=remedy)
         train = checked(_tagged(X, y, "the training data"))
-        with tempfile.TemporaryDirectory(prefix="textgraft-") as folder:
+        with temporary_folder() as folder:
             self._set_fitted(self._finetune(train, Path(folder) / "tagger"))
         return self
 

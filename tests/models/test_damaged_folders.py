@@ -1,0 +1,113 @@
+"""Model folders whose hashes are right and whose content is not, found by research/fuzz.py, are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import made
+
+from textgraft.core.errors import UserError
+from textgraft.models import artifact, model_folder
+from textgraft.models.loading import load
+from textgraft.tasks.export import export
+from textgraft.text.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("models")
+    names = {"classifier": "single", "tagger": "tagger", "qa": "reader"}
+    saved = {kind: artifact.save(made(name), folder / kind) for kind, name in names.items()}
+    return {**saved, "graph": export(saved["classifier"], folder / "graph").out}
+
+
+def damaged(folder: Path, out: Path, **files: bytes) -> Path:
+    """A copy with other files, with all hashes right."""
+    config = model_folder.read_config(folder)
+    content = model_folder.read_files(folder, config) | {name.replace("__", "."): data for name, data in files.items()}
+    description = {key: value for key, value in config.items() if key not in ("files", "format", "sha256")}
+    return model_folder.write_folder(out, {**content, "config.json": model_folder.config(description, content)})
+
+
+def refused(folder: Path, *parts: str) -> None:
+    with pytest.raises(UserError) as caught:
+        list(load(folder).predict(["a text"]))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "graph"])
+@pytest.mark.parametrize("name", ["labels__json", "tokenizer__json", "run__json"])
+@pytest.mark.parametrize("content", [b'{"a": "\xf1"}', b"1", b'"x"', b"[]", b"[" * 3000], ids=range(5))
+def test_a_document_that_is_not_utf8_or_not_an_object(
+    folders: dict[str, Path], tmp_path: Path, kind: str, name: str, content: bytes
+) -> None:
+    refused(damaged(folders[kind], tmp_path / "m", **{name: content}), name.replace("__", "."))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("classifier", {"max_tokens": 0}),
+        ("classifier", {"max_tokens": {}}),
+        ("classifier", {"reads": "x"}),
+        ("classifier", {"temperature": "nan"}),
+        ("tagger", {"max_tokens": "1e5"}),
+        ("qa", {"windows": "nan"}),
+        ("qa", {"windows": {"stride": "x"}}),
+        ("qa", {"windows": {"unknown": 1}}),
+        ("qa", {"search": [1]}),
+    ],
+)
+def test_a_value_of_run_json_of_another_type(
+    folders: dict[str, Path], tmp_path: Path, kind: str, values: dict[str, Any]
+) -> None:
+    run = json.loads((folders[kind] / "run.json").read_bytes()) | values
+    refused(damaged(folders[kind], tmp_path / "m", run__json=json.dumps(run).encode()), "run.json", *values)
+
+
+def test_a_run_json_without_max_tokens(folders: dict[str, Path], tmp_path: Path) -> None:
+    run = {k: v for k, v in json.loads((folders["classifier"] / "run.json").read_bytes()).items() if k != "max_tokens"}
+    refused(damaged(folders["classifier"], tmp_path / "m", run__json=json.dumps(run).encode()), "'max_tokens'")
+
+
+def test_other_labels_than_the_model_has_outputs(folders: dict[str, Path], tmp_path: Path) -> None:
+    labels = json.dumps({"kind": "single", "names": ["a"]}).encode()
+    refused(damaged(folders["classifier"], tmp_path / "m", labels__json=labels), "3 outputs", "1 labels")
+
+
+@pytest.mark.parametrize("cut", [0, 8, 5000])
+def test_a_graph_that_is_cut(folders: dict[str, Path], tmp_path: Path, cut: int) -> None:
+    graph = (folders["graph"] / "model.onnx").read_bytes()
+    refused(damaged(folders["graph"], tmp_path / "m", model__onnx=graph[:cut]), "model.onnx", "damaged")
+
+
+@pytest.mark.parametrize("change", ["unknown", "template"])
+def test_a_tokenizer_that_the_library_panics_at(folders: dict[str, Path], change: str) -> None:
+    """It is found out when the tokenizer is read, not at the first text."""
+    content = json.loads((folders["classifier"] / "tokenizer.json").read_bytes())
+    if change == "unknown":
+        content["model"]["unk_token"] = "nowhere"
+        del content["model"]["vocab"]["[UNK]"]
+        content["added_tokens"] = [token for token in content["added_tokens"] if token["content"] != "[UNK]"]
+    else:
+        content["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "x", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [],
+            "special_tokens": {},
+        }
+    with pytest.raises(UserError, match=r"tokenizer.json: this "):
+        Tokenizer.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("rate", [10**400, -1, "x", None])
+def test_a_dropout_that_is_no_probability(folders: dict[str, Path], rate: Any) -> None:
+    """It was found out at the first text, by the layer."""
+    config = model_folder.read_config(folders["qa"])
+    config["head"] = {**config["head"], "input_dropout": rate}
+    with pytest.raises(UserError, match=r"config.json: .*'input_dropout' is no probability"):
+        artifact.from_folder(folders["qa"], config)
