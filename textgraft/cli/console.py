@@ -122,14 +122,14 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def serializable(value: Any) -> Any:
-    """Return a value with null for numbers that JSON lacks, and strings for paths."""
+    """Return a value with null for numbers that JSON lacks, and strings for what it has no form of, such as dates."""
     if isinstance(value, Mapping):
         return {str(k): serializable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [serializable(v) for v in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:

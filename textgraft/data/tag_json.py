@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.annotation_tools import REJECTED, annotation_of, is_task, results_of
 from textgraft.data.conll import Sentence
 from textgraft.data.json_records import Record
 from textgraft.data.tag_spans import Span, SpanAlignment, from_text
@@ -23,8 +24,6 @@ SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 START_KEYS, END_KEYS = ("start", "start_offset", "start_char"), ("end", "end_offset", "end_char")
 LABEL_KEYS = ("label", "labels", "type", "entity_type", "entity_group", "entity")
 ANY = "*"
-REJECTED = ("reject", "ignore")
-"""Answers of Prodigy's annotators that leave an example out."""
 SHAPES_SHOWN = 'Give {"tokens": ["Ann", …], "tags": ["B-PER", …]} or {"text": "Ann …", "spans": [[0, 3, "PER"], …]}.'
 
 
@@ -190,24 +189,24 @@ def _spacy_training(value: Mapping[str, Any], fields: Fields, where: str) -> Ite
 def _label_studio(value: Mapping[str, Any], fields: Fields, where: str) -> Iterator[Example]:
     """A task of Label Studio with its annotations, of which the first that was not cancelled is read."""
     data = value["data"]
-    texts = [name for name, content in data.items() if isinstance(content, str)] if isinstance(data, dict) else []
+    texts = [name for name, content in data.items() if isinstance(content, str)]
     name = fields.word or ("text" if "text" in texts else (texts[0] if len(texts) == 1 else None))
     if name not in texts:
         message = f"there is no single text in 'data' ({', '.join(map(repr, texts)) or 'nothing'})."
         raise UserError(message, where=where, remedy="Name its field with word=….")
     sentence = from_text(data[name])
-    annotations = [a for a in value.get("annotations") or value.get("completions") or () if not a.get("was_cancelled")]
-    if not annotations:
+    annotation = annotation_of(value)
+    if annotation is None:
         yield Example(sentence, left_out="not annotated")
         return
-    results = [r.get("value") for r in annotations[0].get("result") or ()]
-    spans = [v for v in results if isinstance(v, dict) and isinstance(v.get("labels"), list)]
+    results = [one["value"] for one in results_of(annotation)]
+    spans = [value for value in results if isinstance(value.get("labels"), list)]
     yield Example(sentence, spans=spans if spans or not results else None)
 
 
 SHAPES: Mapping[str, tuple[Callable[[Mapping[str, Any], Fields], bool], Callable[..., Iterator[Example]]]] = {
     "words": (_has_words, _words),
-    "Label Studio": (lambda v, _: "data" in v and bool(v.keys() & {"annotations", "completions"}), _label_studio),
+    "Label Studio": (lambda value, _: is_task(value), _label_studio),
     "spaCy's training data": (lambda v, _: "paragraphs" in v, _spacy_training),
     "text": (lambda v, fields: _text_key(v, fields) is not None, _text),
 }
