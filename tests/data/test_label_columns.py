@@ -9,8 +9,9 @@ import pandas
 import pytest
 
 from textgraft.core.errors import UserError
-from textgraft.data.checks import check, has_errors
+from textgraft.data.checks import check
 from textgraft.data.label_columns import find_label_columns
+from textgraft.data.problems import has_errors
 from textgraft.data.readers import read
 
 TEXTS = ["The novel won a prize", "Voters went to the polls", "The coach changed the team", "The goal came late"]

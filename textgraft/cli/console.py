@@ -68,7 +68,7 @@ class Interrupted(Exception):
 
 
 if TYPE_CHECKING:
-    from textgraft.data.checks import Problem
+    from textgraft.data.problems import Problem
 
 
 def print_note(message: str) -> None:
@@ -163,7 +163,7 @@ def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) ->
     """Print the problems that `check` found on stderr."""
     from rich.console import Console
 
-    from textgraft.data.checks import render
+    from textgraft.data.problems import render
 
     shown = [problem for problem in problems if problem.severity == "error" or not errors_only]
     if shown:
