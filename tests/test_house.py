@@ -18,7 +18,6 @@ EXCEPTIONS = {
     "tasks/tagging/estimator.py SequenceTagger.__init__",
     # Public functions with keyword-only options, which help and editors show by name, as pandas.read_csv has them.
     "data/readers.py read",
-    "word_embeddings/formats.py convert_vectors",
     "text/tokenizer.py Tokenizer.train",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -60,6 +60,7 @@ _PUBLIC = {
     "VectorOptions": "textgraft.word_embeddings.options",
     "load_vectors": "textgraft.word_embeddings.formats",
     "save_vectors": "textgraft.word_embeddings.formats",
+    "VectorSource": "textgraft.word_embeddings.formats",
     "convert_vectors": "textgraft.word_embeddings.formats",
     "plot_vectors": "textgraft.word_embeddings.word_map",
     "WordVectors": "textgraft.word_embeddings.word_vectors",

@@ -173,9 +173,9 @@ def test_predict_from_stdin_keeps_the_order(desk: Desk) -> None:
 def test_empty_texts_are_answered_with_a_warning(desk: Desk, tmp_path: Path, run: Program) -> None:
     result = call("predict", desk.classifier, "-", stdin=b"great\n\n \nawful\n")
     assert len(result.out.splitlines()) == 4
-    assert "2 of 4 texts are empty (2, 3): predictions for empty texts are meaningless." in result.err
+    assert "2 of 4 texts are empty (line 2, line 3): predictions for empty texts are meaningless." in result.err
     (tmp_path / "some.csv").write_text('text,label\n"",pos\ngreat,pos\nawful,neg\n')
-    assert "1 of 3 texts are empty (1)" in run("evaluate", desk.classifier, tmp_path / "some.csv").err
+    assert "1 of 3 texts are empty (line 2)" in run("evaluate", desk.classifier, tmp_path / "some.csv").err
 
 
 def test_predict_texts_with_probabilities(desk: Desk, run: Program) -> None:

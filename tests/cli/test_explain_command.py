@@ -39,7 +39,7 @@ def test_explain_a_file(desk: Desk, tmp_path: Path, run: Program) -> None:
     assert not {"http:", "https:"} & set(re.findall(r"https?:", page))
     run("explain", desk.classifier, desk / "test.csv", "--most", "2", "--out", tmp_path / "why.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "why.jsonl").read_text("utf-8").splitlines()]
-    assert [sorted(row) for row in rows] == [["answer", "label", "line", "parts"]] * 2
+    assert [sorted(row) for row in rows] == [["answer", "known", "label", "line", "parts"]] * 2
 
 
 def test_what_cannot_be_explained(desk: Desk, tmp_path: Path, run: Program) -> None:

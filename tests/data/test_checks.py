@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from textgraft.data.checks import check, has_errors, refusing_missing_labels, render, to_json
+from textgraft.data.checks import check
 from textgraft.data.examples import Examples
+from textgraft.data.problems import has_errors, refusing_missing_labels, render, to_json
 from textgraft.data.readers import read
 
 

@@ -9,8 +9,9 @@ import pandas
 import pytest
 
 from textgraft.core.errors import UserError
-from textgraft.data.checks import check, has_errors
+from textgraft.data.checks import check
 from textgraft.data.label_columns import find_label_columns
+from textgraft.data.problems import has_errors
 from textgraft.data.readers import read
 
 TEXTS = ["The novel won a prize", "Voters went to the polls", "The coach changed the team", "The goal came late"]
@@ -78,6 +79,47 @@ def test_a_row_without_marks_is_unlabelled_and_a_mark_can_be_a_cross() -> None:
     assert read(table, label=NAMES).labels == [("culture",), ("politics", "sport"), "", (), ("politics",)]
     with pytest.raises(UserError, match=r"<memory> row 2: column 'sport' of labels has 0\.7 where 0 or 1"):
         read([table[0], table[1] | {"sport": 0.7}], label=NAMES)
+
+
+@pytest.mark.parametrize("marks", [("1.0", "0"), ("x", ""), ("TRUE", "FALSE"), (True, None), ("yes", "no")])
+def test_columns_of_any_marks_are_pointed_out(marks: tuple[Any, Any]) -> None:
+    table = [{"text": f"t{i}", "toxic": marks[i % 2], "rude": marks[i // 2]} for i in range(4)]
+    with pytest.warns(UserWarning, match=r"no column is named like a label.*say label=toxic,rude\."):
+        assert read(table).labels is None
+
+
+@pytest.mark.parametrize("number", ["0,5", "5 %", "1 000", "\u22125"])
+def test_numbers_in_the_notation_of_a_spreadsheet_are_classes_with_a_warning(number: str) -> None:
+    rows = [{"text": f"t{i}", "score": value} for i, value in enumerate([number, "12", number, "12"])]
+    said = rf"numbers of 'score', such as '{number}', are read as classes.*kind=\"numeric\""
+    with pytest.warns(UserWarning, match=said):
+        assert read(rows).kind == "single"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(rows, kind="single")
+        read([row | {"score": f"a {row['score']}"} for row in rows])
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u200b", "\ufeff", " \t"])
+def test_a_class_has_one_name_whatever_a_reader_does_not_see(blank: str) -> None:
+    names = ["good", f"good{blank}", f"{blank}good", "bad"]
+    assert read((TEXTS, names)).labels == ["good", "good", "good", "bad"]
+    sets = read((TEXTS, [[name, "x"] for name in names])).labels
+    assert sets == [("good", "x"), ("good", "x"), ("good", "x"), ("bad", "x")]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": "Ann", "label": [[0, 3, "PER"]]}, r"row 1: \[0, 3, 'PER'\] is a span.* textgraft tag reads spans"),
+        ({"text": "Ann", "label": [{"start": 0, "end": 3, "label": "PER"}]}, r"row 1: .* is a span"),
+        ({"tokens": ["Ann"], "ner_tags": ["O"]}, "Words with tags are read by textgraft tag"),
+        ({"version": "2.0", "data": []}, "textgraft qa reads it"),
+    ],
+)
+def test_data_of_another_command_is_sent_there(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read([row])
 
 
 def test_one_column_whose_name_has_a_comma_is_one_column() -> None:

@@ -61,7 +61,7 @@ def test_a_guessed_column_shows(tmp_path: Path) -> None:
         (replace(SINGLE, labels=["neg", "", "pos"]), f"labels neg: 1, {UNLABELLED}: 1, pos: 1"),
         (replace(SINGLE, labels=[("a", "b"), (), ("b",)], kind="multi"), "labels (several a text) b: 2, a: 1"),
         (replace(SINGLE, labels=[1.0, float("nan"), 4.5], kind="numeric"), "numbers from 1 to 4.5 (median 2.75)"),
-        (Examples([str(i) for i in range(45)], [f"c{i % 9}" for i in range(45)], "single"), "and 3 more of 5 to 5"),
+        (Examples([str(i) for i in range(45)], [f"c{i % 9}" for i in range(45)], "single"), "and 3 more of 5 each"),
         (Examples([Choice("Rain.", ["wet", "dry"], "Effect?")], ["1"], "choice"), "1 question of 21 characters"),
         (Examples([Pair("A man.", "One.")], ["yes"], "single"), "1 pair of 11 characters"),
     ],

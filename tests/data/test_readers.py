@@ -19,6 +19,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, Pair
 from textgraft.data.readers import read, read_texts
 from textgraft.data.text_rows import read_rows
+from textgraft.text.visible import visible
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SOME_TEXT = ANY_TEXT.filter(lambda s: s.strip() != "")
@@ -264,7 +265,7 @@ def test_any_text_survives_csv(tmp_path_factory, pairs, delimiter) -> None:  # t
         writer.writerows([("text", "label"), *pairs])
     examples = read(path, kind="single", encoding="utf-8")
     assert examples.texts == [text for text, _ in pairs]
-    expected = [y.strip() for _, y in pairs if y.strip() not in ("nan", "NaN")]
+    expected = [visible(y) for _, y in pairs if visible(y) not in ("", "nan", "NaN")]
     assert expected == [y for y in examples.labels or () if y]
     assert (examples.labels is None) == (not expected)
 

@@ -199,3 +199,21 @@ def test_labels_in_front_of_a_text_are_those_of_fasttext(tmp_path: Path) -> None
     assert several.kind == "multi"
     path.write_text("plain\n__label__ is written here\n")
     assert read(path).texts == ["plain", "__label__ is written here"]
+
+
+def test_a_title_above_the_names_is_said(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for cells in (["Survey of 2024"], [], ["text", "label"], ["Lovely", "good"]):
+        book.active.append(cells)
+    book.save(tmp_path / "a.xlsx")
+    with pytest.warns(UserWarning, match=r"2 rows \(3, 4\) have values in columns without a name.*a title above"):
+        assert read(tmp_path / "a.xlsx").labels is None
+
+
+def test_a_folder_of_classes_in_a_zip_archive_is_to_be_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("films/good/1.txt", "Lovely")
+        archive.writestr("films/bad/1.txt", "Dull")
+    with pytest.raises(UserError, match=r"a\.zip: there are 2 files of text in it, and no table\. Unpack them"):
+        read(tmp_path / "a.zip")

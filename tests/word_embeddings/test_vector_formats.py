@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from textgraft import UserError, WordVectors, convert_vectors, load_vectors, save_vectors
+from textgraft import UserError, VectorSource, WordVectors, convert_vectors, load_vectors, save_vectors
 from textgraft.word_embeddings import lines, word2vec_binary
 from textgraft.word_embeddings.formats import detect
 from textgraft.word_embeddings.subwords import Subwords
@@ -161,7 +161,7 @@ def test_words_that_are_not_utf_8_can_be_replaced(to: str, tmp_path: Path) -> No
         found = load_vectors(path, errors="replace")
     assert list(found.words) == ["the", "m\ufffd\ufffdk", "naïve"]
     with pytest.warns(UserWarning, match="1 words have"):
-        convert_vectors(path, tmp_path / "folder", errors="replace")
+        convert_vectors(VectorSource(path, errors="replace"), tmp_path / "folder")
     assert list(load_vectors(tmp_path / "folder").words) == list(found.words)
     with pytest.raises(UserError, match="errors is 'skip'"):
         load_vectors(path, errors="skip")  # type: ignore[arg-type]
@@ -192,7 +192,7 @@ def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) 
     with pytest.raises(UserError, match=complaint):
         load_vectors(path, format="word2vec")
     with pytest.raises(UserError, match=complaint):
-        convert_vectors(path, tmp_path / "out", format="word2vec")
+        convert_vectors(VectorSource(path, format="word2vec"), tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["v.vec"]
 
 

@@ -36,8 +36,9 @@ def check(
 
     textgraft check train.csv --test test.csv --unlabelled pool.txt
     """
-    from textgraft.data import checks
     from textgraft.data import overview as overviews
+    from textgraft.data import problems as found
+    from textgraft.data.checks import check as find_problems
 
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
@@ -45,21 +46,21 @@ def check(
     parts = o.read_parts(files, **columns)
     if unlabelled is not None:
         parts["unlabelled"] = o.read_file(unlabelled, text=text, encoding=encoding)
-    problems = checks.check(
+    problems = find_problems(
         parts["training"],
         valid=parts.get("validation"),
         test=parts.get("test"),
         unlabelled=parts.get("unlabelled"),
     )
     if strict:
-        problems = checks.refusing_missing_labels(problems)
+        problems = found.refusing_missing_labels(problems)
     overview_of = {name: overviews.overview(part) for name, part in parts.items()}
-    failed = checks.has_errors(problems)
+    failed = found.has_errors(problems)
     if as_json:
-        details = {"parts": overviews.to_json(overview_of), "problems": checks.to_json(problems)}
+        details = {"parts": overviews.to_json(overview_of), "problems": found.to_json(problems)}
         print_json({"texts": len(parts["training"]), "ok": not failed, **details})
     else:
         overviews.render(overview_of)
-        checks.render(problems)
+        found.render(problems)
     if failed:
         raise typer.Exit(1)

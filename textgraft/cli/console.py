@@ -68,7 +68,7 @@ class Interrupted(Exception):
 
 
 if TYPE_CHECKING:
-    from textgraft.data.checks import Problem
+    from textgraft.data.problems import Problem
 
 
 def print_note(message: str) -> None:
@@ -122,7 +122,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def serializable(value: Any) -> Any:
-    """Return a value with null for numbers that JSON lacks, and strings for paths, dates, bytes and the like."""
+    """Return a value with null for numbers that JSON lacks, and strings for what it has no form of, such as dates."""
     if isinstance(value, Mapping):
         return {str(k): serializable(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -163,7 +163,7 @@ def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) ->
     """Print the problems that `check` found on stderr."""
     from rich.console import Console
 
-    from textgraft.data.checks import render
+    from textgraft.data.problems import render
 
     shown = [problem for problem in problems if problem.severity == "error" or not errors_only]
     if shown:

@@ -16,8 +16,8 @@ from textgraft.cli.resumable import resumable, validate_out
 from textgraft.core.errors import UserError
 
 if TYPE_CHECKING:
-    from textgraft.data.checks import Problem
     from textgraft.data.examples import Examples
+    from textgraft.data.problems import Problem
 
 
 def finetune(
@@ -126,7 +126,7 @@ def finetune(
     of each is shown as soon as it is there.
     """
     from textgraft.core.context import RunContext
-    from textgraft.data.checks import to_json
+    from textgraft.data.problems import to_json
     from textgraft.tasks.classification.budget import parse_rungs
     from textgraft.tasks.classification.finetune import finetune
     from textgraft.tasks.classification.finetune_options import FinetuneOptions

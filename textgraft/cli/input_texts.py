@@ -170,5 +170,5 @@ def _stdin_pairs(lines: Iterable[str]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         first, tab, second = line.partition("\t")
         if not tab:
-            raise UserError("no tab between two texts.", where=f"stdin line {number}")
+            raise UserError("no tab between two texts.", where=f"stdin line {number}", remedy="Write one there.")
         yield Pair(first, second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,8 +75,10 @@ def predict(
     given = texts_from_options(input_text, input_text2)
     begun, texts = keyed_texts(file, given, classifier.reads, columns, Kept.parse(keep))
     texts, shown = tee(texts)
-    answers = classifier.predict(warn_of_empty(texts), abstain_below=abstain_below)
-    predictions = warn_of_unknown(shown, answers)
+    begun, *named = tee(begun, 3)
+    of_empty, of_unknown = map(_places, named)
+    answers = classifier.predict(warn_of_empty(texts, of_empty), abstain_below=abstain_below)
+    predictions = warn_of_unknown(shown, answers, of_unknown)
     # The predictions come first, so that they are asked for after the last one, and can warn.
     rows = (with_prediction(row, _row(one, probabilities)) for one, row in zip(predictions, begun))
     if as_json and out is None:
@@ -91,6 +94,13 @@ def predict(
         print_json({"out": out, "texts": written})
     else:
         print_note(f"Written: {out} ({written:,} predictions)")
+
+
+def _places(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield where each text is: its line, row or item as the output has it, else its number."""
+    for number, row in enumerate(rows, start=1):
+        unit = next((unit for unit in ("line", "row", "item") if unit in row), None)
+        yield f"text {number}" if unit is None else f"{unit} {row[unit]}"
 
 
 def _row(prediction: Prediction, probabilities: bool) -> dict[str, Any]:

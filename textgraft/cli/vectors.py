@@ -131,7 +131,7 @@ def convert(
     as_json: o.AsJson = False,
 ) -> None:
     """Convert vectors to another format, block by block; textgraft's own is memory-mapped and loads at once."""
-    from textgraft.word_embeddings.formats import convert_vectors
+    from textgraft.word_embeddings.formats import VectorSource, convert_vectors
     from textgraft.word_embeddings.progress import Bar
 
     written = [0]
@@ -142,8 +142,8 @@ def convert(
             written[0] += words
             bar.add(words, f"{written[0]:,} words")
 
-        settings: dict[str, Any] = {"half": half, "overwrite": overwrite, "seen": seen}
-        convert_vectors(source, out, to=to, format=format, limit=limit, errors=cast("Policy", errors), **settings)
+        given = VectorSource(source, format, limit, cast("Policy", errors))
+        convert_vectors(given, out, to=to, half=half, overwrite=overwrite, seen=seen)
     if as_json:
         print_json({"out": out, "format": to})
     else:

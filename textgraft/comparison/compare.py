@@ -27,10 +27,11 @@ from textgraft.comparison.methods import (
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
-from textgraft.data.checks import Problem, check_and_warn, to_json
+from textgraft.data.checks import check_and_warn
 from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import Labels, kind_of_texts
+from textgraft.data.problems import Problem, to_json
 from textgraft.data.readers import read
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.data.unlabelled import labelled_only, with_unlabelled

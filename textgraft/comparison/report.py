@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from textgraft.core import formatting
-from textgraft.data.checks import Problem
+from textgraft.data.problems import Problem
 from textgraft.metrics.classification import Interval
 from textgraft.metrics.paired_differences import difference_text, significance_text
 from textgraft.report import html, plots

@@ -6,11 +6,13 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from textgraft.data.columns import Cells
-from textgraft.data.examples import TargetKind, is_missing
+from textgraft.data.examples import TargetKind
+from textgraft.data.label_cells import is_no_label
 from textgraft.data.targets import TARGETS
+from textgraft.text.visible import visible
 
 _WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0+)?")
 _INDEX = re.compile(r"|index|unnamed: \d+", re.IGNORECASE)
@@ -30,7 +32,7 @@ def columns_without_content(columns: Sequence[str], table: Sequence[Mapping[str,
 
 
 def _is_without_content(name: str, values: Sequence[Any]) -> bool:
-    if all(_is_blank(value) for value in values):
+    if all(is_no_label(value) for value in values):
         return True
     if _INDEX.fullmatch(name.strip()) is None:
         return False
@@ -39,7 +41,7 @@ def _is_without_content(name: str, values: Sequence[Any]) -> bool:
 
 
 def label_cells(values: Sequence[Any], kind: TargetKind | None, cells: Cells) -> Sequence[Any]:
-    """Label values without what their program added: spaces around names, 1.0 for 1, and separators in numbers.
+    """Label values without what their program added: 1.0 for 1, spaces around names, separators in numbers.
 
     Args:
         values: A value per row.
@@ -47,23 +49,39 @@ def label_cells(values: Sequence[Any], kind: TargetKind | None, cells: Cells) ->
         cells: Locations of the rows, for errors.
 
     Returns:
-        For a quantity numbers where a string was one; else strings without surrounding spaces, and without decimals
-        where all are whole numbers.
+        For a quantity numbers where a string was one; else strings in their visible form, and without decimals where
+        all are whole numbers.
 
     Raises:
         UserError: Numbers have two readings, such as 1,234, or no common one.
     """
-    trimmed = [value.strip() if type(value) is str else value for value in values]
+    trimmed = [visible(value) if type(value) is str else value for value in values]
     if kind is not None and not TARGETS[kind].has_classes:
         return _numbers(trimmed, cells)
-    whole = {value: _WHOLE.fullmatch(value) for value in trimmed if type(value) is str and not _is_blank(value)}
+    return without_decimals(trimmed)
+
+
+def without_decimals(values: Sequence[Any]) -> list[Any]:
+    """The values, where all strings are whole numbers without their decimals.
+
+    >>> without_decimals(["1.0", "2"]), without_decimals(["1.0", "2.5"])
+    (['1', '2'], ['1.0', '2.5'])
+    """
+    whole = {value: _WHOLE.fullmatch(value) for value in values if type(value) is str and not is_no_label(value)}
     if not all(whole.values()):
-        return trimmed
-    return [match[1] if type(value) is str and (match := whole.get(value)) else value for value in trimmed]
+        return list(values)
+    return [match[1] if type(value) is str and (match := whole.get(value)) else value for value in values]
 
 
-def _is_blank(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, str) and value.strip() in ("", "nan", "NaN"))
+def number_in_another_notation(values: Sequence[Any]) -> str | None:
+    """A value that only `label_cells` for a quantity reads as a number, where all are numbers; else None.
+
+    >>> number_in_another_notation(["0,5", "12"]), number_in_another_notation(["0.5"])
+    ('0,5', None)
+    """
+    numbers = _Numbers.of(values)
+    present = sum(not is_no_label(value) for value in values)
+    return None if len(numbers.texts) < present or not numbers.unusual else values[numbers.unusual[0]]
 
 
 @dataclass(frozen=True)
@@ -91,9 +109,7 @@ def _numbers(values: Sequence[Any], cells: Cells) -> Sequence[Any]:
 
     Strings that are none are left to `Cells.labels`, which knows the row.
     """
-    bare = {i: _bare(value) for i, value in enumerate(values) if type(value) is str and not _is_blank(value)}
-    numbers = {i: text for i, text in bare.items() if _POINT.reads(text) or _COMMA.reads(text)}
-    unusual = [i for i, text in numbers.items() if text != values[i] or "," in text]
+    numbers, unusual = _Numbers.of(values)
     if not unusual:
         return values
     _validate_percent(values, cells)
@@ -108,13 +124,26 @@ def _numbers(values: Sequence[Any], cells: Cells) -> Sequence[Any]:
     return read
 
 
+class _Numbers(NamedTuple):
+    """The strings that are numbers in any notation, bare and by index; and the indices of those float does not read."""
+
+    texts: Mapping[int, str]
+    unusual: Sequence[int]
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> _Numbers:
+        bare = {i: _bare(value) for i, value in enumerate(values) if type(value) is str and not is_no_label(value)}
+        texts = {i: text for i, text in bare.items() if _POINT.reads(text) or _COMMA.reads(text)}
+        return cls(texts, [i for i, text in texts.items() if text != values[i] or "," in text])
+
+
 def _bare(text: str) -> str:
     """A number without a sign for per cent, and without what is neither a comma nor a point between its digits."""
     return _GROUP_SPACE.sub("", text.removesuffix("%").strip().replace("\u2212", "-"))
 
 
 def _validate_percent(values: Sequence[Any], cells: Cells) -> None:
-    signs = {i: str(value).endswith("%") for i, value in enumerate(values) if not _is_blank(value)}
+    signs = {i: str(value).endswith("%") for i, value in enumerate(values) if not is_no_label(value)}
     if any(signs.values()) and not all(signs.values()):
         index = next(i for i, sign in signs.items() if not sign)
         message = f"{values[index]!r} has no sign for per cent, and other labels have one."

@@ -7,30 +7,25 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from textgraft.core import formatting
-from textgraft.core.brief import Brief
 from textgraft.core.errors import warn_of_data
 from textgraft.data.examples import Examples
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import missing_labels
+from textgraft.data.problems import SEVERITIES, Problem, Severity, location, problem_in
 from textgraft.data.readers import read
 from textgraft.data.targets import label_names, target_of
 from textgraft.text.visible import invisible_characters, visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
-Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-_LINES_KEPT = 100
-_LINES_SHOWN = 8
 _NAMES_SHOWN = 4
 LEAK_SHARE = 0.01
 """Share of held-out texts that may be in training before it is an error: short ones ("Thank you!") recur by chance."""
@@ -46,21 +41,6 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f]")
 _HTML = re.compile(
     r"</?(?:br|p|div|span|a|b|i|li|ul|td|tr|img|strong|em|h[1-6])\b[^<>]{0,200}>|&(?:[a-z]{2,8}|#\d{2,6});"
 )
-
-
-@dataclass(frozen=True, repr=False)
-class Problem(Brief):
-    """One finding: `count` occurrences in `source`, the first hundred of them in `lines` (`files`, in a folder)."""
-
-    severity: Severity
-    name: str  # the kind of finding, for programs: "missing-label", "test-leak"…
-    message: str
-    source: str = ""
-    lines: tuple[int, ...] = ()
-    count: int = 0
-    remedy: str = ""
-    unit: str = "line"
-    files: tuple[str, ...] = ()
 
 
 def check(
@@ -119,17 +99,6 @@ def check(
     return sorted(problems, key=lambda problem: SEVERITIES.index(problem.severity))
 
 
-def has_errors(problems: Iterable[Problem]) -> bool:
-    """True if any problem is an error."""
-    return any(problem.severity == "error" for problem in problems)
-
-
-def refusing_missing_labels(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems, worst first, with missing labels as errors."""
-    raised = [replace(p, severity="error") if p.name == "missing-label" else p for p in problems]
-    return sorted(raised, key=lambda problem: SEVERITIES.index(problem.severity))
-
-
 def check_and_warn(
     train: Examples,
     *,
@@ -142,49 +111,8 @@ def check_and_warn(
     problems = check(train, valid=valid, test=test, unlabelled=pool)
     for problem in problems:
         if problem.severity != "note":
-            message = f"{_location(problem)}{problem.message} {problem.remedy}".rstrip()
-            warn_of_data(message)
+            warn_of_data(f"{location(problem)}{problem.message} {problem.remedy}".rstrip())
     return problems
-
-
-def to_json(problems: Iterable[Problem]) -> list[dict[str, Any]]:
-    """The problems as JSON values, for `--json` and for the report."""
-    return [asdict(problem) for problem in problems]
-
-
-def render(problems: Sequence[Problem], console: Console | None = None) -> None:
-    """Print the problems: severity, location, finding, remedy."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = console or Console()
-    colours = {"error": "bold red", "warning": "yellow", "note": "cyan"}
-    for problem in problems:
-        line = Text(f"{problem.severity:<8}", style=colours[problem.severity])
-        line.append(_location(problem), style="bold")
-        line.append(f"{problem.message} {problem.remedy}".rstrip(), style="default")
-        console.print(line, soft_wrap=True)
-    counts = Counter(problem.severity for problem in problems)
-    summary = ", ".join(f"{counts[s]} {s}{'s' * (counts[s] > 1)}" for s in SEVERITIES if counts[s])
-    console.print(summary or "Nothing wrong found.", style="bold", highlight=False)
-
-
-def _location(problem: Problem) -> str:
-    if not problem.source:
-        return ""
-    numbers = ", ".join(map(str, (problem.files or problem.lines)[:_LINES_SHOWN]))
-    more = ", …" if problem.count > _LINES_SHOWN else ""
-    unit = problem.unit + "s" * (len(problem.lines) > 1)
-    return f"{problem.source} {unit} {numbers}{more}: " if numbers else f"{problem.source}: "
-
-
-def _problem(
-    severity: Severity, name: str, message: str, part: Examples, indices: Sequence[int] = (), remedy: str = ""
-) -> Problem:
-    reported = indices[:_LINES_KEPT]
-    lines = tuple(part.line(i) for i in reported)
-    files = tuple(part.ids[i] for i in reported) if part.unit == "file" and part.ids is not None else ()
-    return Problem(severity, name, message, part.source, lines, len(indices), remedy, part.unit, files)
 
 
 def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
@@ -207,34 +135,35 @@ def _check_texts(part: Examples, max_characters: int) -> Iterator[Problem]:
         if _HTML.search(text):
             indices["html"].append(index)
     if not part.texts or len(indices["empty"]) == len(part.texts):
-        yield _problem(
+        yield problem_in(
             "error", "no-text", "there is no text at all.", part, remedy="Check that it is the right column."
         )
     elif empty := indices["empty"]:
         remedy = "Take the rows out."
-        yield _problem(
+        yield problem_in(
             "warning", "empty-text", f"{formatting.texts(len(empty))} missing or empty.", part, empty, remedy
         )
     if garbled := indices["garbled"]:
         message = f"{formatting.texts(len(garbled))} decoded with the wrong encoding at some time (such as Ã© for é)."
         remedy = "Export the data again as UTF-8, or name its encoding."
-        yield _problem("warning", "mis-decoded", message, part, garbled, remedy)
+        yield problem_in("warning", "mis-decoded", message, part, garbled, remedy)
     if control := indices["control"]:
         message = f"{formatting.texts(len(control))} with NUL bytes or other control characters."
-        yield _problem("warning", "control-characters", message, part, control, "Remove them.")
+        yield problem_in("warning", "control-characters", message, part, control, "Remove them.")
     if invisible:
         kinds = ", ".join(f"{_name(char)}: {count:,}" for char, count in invisible.most_common(_NAMES_SHOWN))
         more = ", …" if len(invisible) > _NAMES_SHOWN else ""
         message = f"{formatting.texts(len(indices['invisible']))} with invisible characters ({kinds}{more})."
         remedy = "Models take texts without them; remove them for other programs."
-        yield _problem("note", "invisible-characters", message, part, indices["invisible"], remedy)
+        yield problem_in("note", "invisible-characters", message, part, indices["invisible"], remedy)
     if long := indices["long"]:
         longest = max(len(part.texts[i]) for i in long)
         message = f"{formatting.texts(len(long))} of more than {max_characters:,} characters (longest {longest:,})."
-        yield _problem("warning", "too-long", message, part, long, "Is a line break or a quote missing? Else cut them.")
+        remedy = "Is a line break or a quote missing? Else cut them."
+        yield problem_in("warning", "too-long", message, part, long, remedy)
     if html := indices["html"]:
         message = f"{formatting.texts(len(html))} with HTML left over (such as <br /> or &amp;)."
-        yield _problem("note", "html", message, part, html, "Strip it unless it tells classes apart.")
+        yield problem_in("note", "html", message, part, html, "Strip it unless it tells classes apart.")
 
 
 def _name(char: str) -> str:
@@ -254,7 +183,7 @@ def _check_tokens(
         lost = (counts[over] - max_tokens).sum() / counts.sum()
         start = f"{formatting.texts(len(over))} of more than {max_tokens:,} tokens"
         message = f"{start}; {lost:.1%} of all tokens would be cut off."
-        yield _problem("note", "truncated", message, part, over)
+        yield problem_in("note", "truncated", message, part, over)
 
 
 def _check_ids(part: Examples) -> Iterator[Problem]:
@@ -266,28 +195,28 @@ def _check_ids(part: Examples) -> Iterator[Problem]:
         example = part.ids[repeated[0]]
         message = f"{len(repeated):,} rows share their id with another (such as '{example}')."
         remedy = "Give each row its own id, or take out rows that were exported twice."
-        yield _problem("error", "duplicate-id", message, part, repeated, remedy)
+        yield problem_in("error", "duplicate-id", message, part, repeated, remedy)
 
 
 def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
     if part.labels is None:
         remedy = "Name the label column."
-        yield _problem("error", "no-labels", "there are no labels to learn from.", part, remedy=remedy)
+        yield problem_in("error", "no-labels", "there are no labels to learn from.", part, remedy=remedy)
         return
     if missing := missing_labels(part):
         message = f"{formatting.texts(len(missing))} without a label, to be used as unlabelled text."
-        yield _problem("warning", "missing-label", message, part, missing, _remedy_of_missing(part))
+        yield problem_in("warning", "missing-label", message, part, missing, _remedy_of_missing(part))
     gaps = set(missing)
     if not target_of(part).has_classes:
         if len({y for i, y in enumerate(part.labels) if i not in gaps}) < 2:
-            yield _problem("error", "one-class", "all labels are the same number.", part)
+            yield problem_in("error", "one-class", "all labels are the same number.", part)
         return
     sets = [label_names(y) for y in part.labels]
     counts = Counter(name for names in sets for name in names)
     constant = all(len(names) == len(counts) for i, names in enumerate(sets) if i not in gaps)
     if constant:
         remedy = "Add examples of another class."
-        yield _problem("error", "one-class", f"only one class: {formatting.quoted(counts)}.", part, remedy=remedy)
+        yield problem_in("error", "one-class", f"only one class: {formatting.quoted(counts)}.", part, remedy=remedy)
     rows: dict[str, list[int]] = defaultdict(list)
     for index, names in enumerate(sets):
         for name in names:
@@ -299,22 +228,22 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
             f"{len(scarce):,} of {len(counts):,} classes have fewer than {rare} texts: {formatting.quoted(scarce)}."
         )
         remedy = "Add examples, or merge them into other classes."
-        yield _problem("warning", "rare-class", message, part, indices, remedy)
+        yield problem_in("warning", "rare-class", message, part, indices, remedy)
     for group in _alike(counts):
         indices = sorted({i for name in group[1:] for i in rows[name]})
         message = f"class names that differ in case, spaces or hyphens only: {formatting.quoted(group)}."
-        yield _problem("warning", "similar-classes", message, part, indices, "Spell the class in one way.")
+        yield problem_in("warning", "similar-classes", message, part, indices, "Spell the class in one way.")
 
 
 def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]:
     if train.labels is None:
         return
     if test.labels is None:
-        yield _problem("error", "no-labels", "there are no labels to measure against.", test)
+        yield problem_in("error", "no-labels", "there are no labels to measure against.", test)
         return
     if missing := missing_labels(test):
         message = f"{formatting.texts(len(missing))} without a label, to be left out."
-        yield _problem("warning", "missing-label", message, test, missing, _remedy_of_missing(test))
+        yield problem_in("warning", "missing-label", message, test, missing, _remedy_of_missing(test))
     if not target_of(train).has_classes:
         return
     training_labels = {name for y in train.labels for name in label_names(y)}
@@ -329,7 +258,7 @@ def _check_held_out_labels(train: Examples, test: Examples) -> Iterator[Problem]
         # Of a hundred classes, a small sample lacks some; where it has none of them, the column is a wrong one.
         severity: Severity = "warning" if every & training_labels else "error"
         remedy += "." if severity == "error" else "; as it is, it counts as a mistake of every model."
-        yield _problem(severity, "unseen-label", message, test, unseen, remedy)
+        yield problem_in(severity, "unseen-label", message, test, unseen, remedy)
 
 
 def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Problem]:
@@ -352,13 +281,13 @@ def _check_duplicates(part: Examples, digests: Sequence[bytes]) -> Iterator[Prob
     if conflicting:
         message = f"{formatting.texts(len(conflicting))} whose label contradicts that of the same text elsewhere."
         remedy = "Decide on one label a text."
-        yield _problem("warning", "conflicting-labels", message, part, sorted(conflicting), remedy)
+        yield problem_in("warning", "conflicting-labels", message, part, sorted(conflicting), remedy)
     if exact:
         message = f"{formatting.texts(len(exact))} repeated word for word."
-        yield _problem("warning", "duplicate", message, part, sorted(exact), "Take the copies out.")
+        yield problem_in("warning", "duplicate", message, part, sorted(exact), "Take the copies out.")
     if near:
         message = f"{formatting.texts(len(near))} repeated but for case or spaces."
-        yield _problem("note", "near-duplicate", message, part, sorted(near), "Take the copies out.")
+        yield problem_in("note", "near-duplicate", message, part, sorted(near), "Take the copies out.")
 
 
 def _check_leak(
@@ -372,7 +301,7 @@ def _check_leak(
     part = f"{formatting.texts(len(leaked))} of the {name} set ({len(leaked) / len(held_out):.1%})"
     message = f"{part} are in the {where} texts too."
     remedy = f"Take them out of the {where} texts, or the result will look better than it is."
-    yield _problem("error" if severe else "warning", f"{name}-leak-{where}", message, held_out, leaked, remedy)
+    yield problem_in("error" if severe else "warning", f"{name}-leak-{where}", message, held_out, leaked, remedy)
 
 
 def shared_texts(texts: Sequence[str], others: Sequence[str]) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.examples import MAX_CHARACTERS, Choice, Label, Pair, TargetKind, is_missing
 from textgraft.data.label_cells import is_list, is_no_label
 from textgraft.data.label_kinds import kind_of_whole_numbers
+from textgraft.text.visible import visible
 
 TEXT_NAMES = (
     *(
@@ -59,7 +60,7 @@ LABEL_NAMES = (
         "tag",
         "tags",
     ),
-    *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label", "cats"),
+    *("intent", "topic", "topics", "polarity", "rating", "stars", "score", "gold_label", "cats", "accept"),
 )
 PAIR_NAMES = (
     ("premise", "hypothesis"),
@@ -70,6 +71,11 @@ PAIR_NAMES = (
 )
 """Names, in lower case, of the two columns of a pair of texts."""
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
+_OTHER_DATA = (
+    (frozenset(("data", "version")), "This looks like SQuAD; textgraft qa reads it."),
+    *((frozenset((words,)), "Words with tags are read by textgraft tag.") for words in ("tokens", "words")),
+)
+"""Columns of data that other commands read."""
 _NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -118,10 +124,11 @@ def find_text_column(columns: Sequence[str], named: str | None, others: Sequence
     remaining = [column for column in columns if column not in others]
     if len(remaining) == 1:
         return remaining[0]
+    other = next((say for names, say in _OTHER_DATA if names <= set(columns)), None)
     raise UserError(
         f"no column looks like the text. Columns: {', '.join(map(str, columns))}.",
         where=source,
-        remedy="Name it with text=…; a file without a header line needs one.",
+        remedy=other or "Name it with text=…; a file without a header line needs one.",
     )
 
 
@@ -286,6 +293,8 @@ class Cells:
         return text
 
     def _name(self, value: Any, index: int) -> str:
+        if _is_span(value):
+            self.fail(f"{str(value)[:80]} is a span, and no label of a text.", index, "textgraft tag reads spans.")
         if is_list(value):
             remedy = 'Say kind="multi" if a text can have several labels.'
             self.fail("a list of labels where one is expected.", index, remedy)
@@ -295,7 +304,7 @@ class Cells:
             return ""
         if isinstance(value, float) and value.is_integer():  # whole numbers beside a gap are floats in a frame
             return str(int(value))
-        return self.text(value, index)
+        return visible(self.text(value, index))
 
     def _names(self, value: Any, index: int) -> Label:
         if is_no_label(value):
@@ -313,6 +322,13 @@ class Cells:
             remedy = 'Correct it, or say kind="single" if these are class names.'
             self.fail(f"label {value!r} is not a finite number.", index, remedy)
         return number
+
+
+def _is_span(value: Any) -> bool:
+    """True for a start, an end and a label, in a list or by name, as annotation tools write entities."""
+    if isinstance(value, dict):
+        return bool(value.keys() & {"start", "start_offset"})
+    return isinstance(value, list) and len(value) == 3 and [type(item) for item in value] == [int, int, str]
 
 
 def _number(value: Any) -> float | None:

@@ -31,7 +31,8 @@ class Header:
 
     def row(self, number: int, values: Sequence[Any]) -> dict[str, Any]:
         """The values of one row by column; `number` is its line or row."""
-        if any(values[i] not in ("", None) for i in self._nameless):
+        without_name = [*(values[i] for i in self._nameless), *values[self.width :]]
+        if any(value not in ("", None) for value in without_name):
             self._overflowing.append(number)
         return {name: values[i] for i, name in self._columns}
 
@@ -42,4 +43,5 @@ class Header:
             message = (
                 f"{len(self._overflowing):,} rows ({shown}) have values in columns without a name, which are not read"
             )
-            warnings.warn(f"{self._source}: {message}. Is a text without double quotes cut in two?", stacklevel=2)
+            why = "Is a text without double quotes cut in two, or is there a title above the names?"
+            warnings.warn(f"{self._source}: {message}. {why}", stacklevel=2)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.annotation_tools import as_row
 from textgraft.data.text_files import explained, lines, open_binary
 
 _REMEDY = 'Write one object per line: {"text": "…", "label": "…"}.'
@@ -50,5 +51,5 @@ def parse_json(text: str, source: str | Path, line: int, remedy: str = _REMEDY) 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if isinstance(value, dict):
-        return value
+        return as_row(value)
     raise UserError(f"a JSON {type(value).__name__} where an object is expected.", where=where, remedy=_REMEDY)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from textgraft.core.errors import UserError
-from textgraft.data.cells_as_written import label_cells
+from textgraft.data.annotation_tools import is_rejected
+from textgraft.data.cells_as_written import label_cells, number_in_another_notation, without_decimals
 from textgraft.data.columns import LABEL_NAMES, Cells, find_column, guess_kind, whole_numbers
 from textgraft.data.examples import Label, TargetKind
 from textgraft.data.label_cells import LabelCells, is_list, is_no_label, unpack
-from textgraft.data.label_kinds import MOST_NUMBER_CLASSES, reading_of_whole_numbers
+from textgraft.data.label_kinds import MOST_NUMBER_CLASSES, SAY_QUANTITY, reading_of_whole_numbers
 from textgraft.data.targets import TARGETS
 
 _MARKS = {"1": True, "1.0": True, "true": True, "yes": True, "x": True}
 _MARKS |= {"0": False, "0.0": False, "false": False, "no": False, "": False}
-_WHOLE = re.compile(r"\s*([+-]?[0-9]+)\.0+\s*")
 
 
 def find_label_columns(columns: Sequence[str], named: str | Sequence[str] | None, source: str) -> tuple[str, ...]:
@@ -70,6 +69,10 @@ def read_labels(
         UserError: A cell cannot be a label of the kind, with its location.
     """
     name = ", ".join(f"'{column}'" for column in columns)
+    if rejected := sum(map(is_rejected, table)):
+        message = f"{rejected:,} examples were not accepted by their annotator, and count as texts without a label."
+        warnings.warn(f"{cells.source}: {message}", stacklevel=3)
+        table = [dict.fromkeys(row) if is_rejected(row) else row for row in table]
     values = label_cells([row.get(columns[0]) for row in table], kind, cells)
     if kind is not None and not TARGETS[kind].shares_classes:
         return cells.labels(values, kind), kind
@@ -86,11 +89,11 @@ def read_labels(
 def warn_of_marks(
     table: Sequence[Mapping[str, Any]], columns: Sequence[str], others: Sequence[str | None], source: str
 ) -> None:
-    """Warn of a table without a label column if two columns or more hold 0 and 1 only, which may be labels."""
+    """Warn of a table without a label column if two columns or more hold marks only, such as 0 and 1."""
     marked = [
         column
         for column in columns
-        if column not in others and {str(row.get(column)).strip() for row in table} in ({"0", "1"}, {"True", "False"})
+        if column not in others and {_known_mark(row.get(column)) for row in table} == {True, False}
     ]
     if len(marked) > 1:
         named = ",".join(map(str, marked))
@@ -109,19 +112,21 @@ def _marked(table: Sequence[Mapping[str, Any]], columns: Sequence[str], cells: C
 
 
 def _mark(value: Any, column: str, index: int, cells: Cells) -> bool:
-    mark = False if is_no_label(value) else _MARKS.get(str(value).strip().casefold())
+    mark = _known_mark(value)
     if mark is None:
         remedy = "Write 1 where a text has the label and 0 where it has not, or name one column of labels."
         cells.fail(f"column '{column}' of labels has {value!r} where 0 or 1 is expected.", index, remedy)
     return mark
 
 
+def _known_mark(value: Any) -> bool | None:
+    """True for 1, x or yes, False for 0, no or nothing; None for anything else."""
+    return False if is_no_label(value) else _MARKS.get(str(value).strip().casefold())
+
+
 def _one_each(values: Sequence[Any]) -> list[Any]:
-    """Values with a list of one label replaced by the label, and 1.0 by 1 where all are whole numbers."""
-    one = [value[0] if is_list(value) and len(value) == 1 else value for value in values]
-    if whole_numbers(one) is None:
-        return one
-    return [_WHOLE.sub(r"\1", value) if isinstance(value, str) else value for value in one]
+    """Values with a list of one label replaced by the label."""
+    return without_decimals([value[0] if is_list(value) and len(value) == 1 else value for value in values])
 
 
 def _notes(unpacked: LabelCells, kind: TargetKind, name: str) -> Iterator[str]:
@@ -129,6 +134,8 @@ def _notes(unpacked: LabelCells, kind: TargetKind, name: str) -> Iterator[str]:
     numbers = whole_numbers(unpacked.values)
     if numbers is not None and (count := len(set(numbers))) > MOST_NUMBER_CLASSES:
         yield reading_of_whole_numbers(count, name, kind)
+    if kind == "single" and (number := number_in_another_notation(unpacked.values)) is not None:
+        yield f"the numbers of {name}, such as '{number}', are read as classes. {SAY_QUANTITY}"
     if unpacked.numbered:
         yield (
             f"the vectors of 0 and 1 in {name} are read as {unpacked.numbered} labels, numbered from 0. To name them, "

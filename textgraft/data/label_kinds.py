@@ -9,6 +9,7 @@ from textgraft.data.examples import TargetKind
 
 MOST_NUMBER_CLASSES = 20
 """Distinct whole numbers up to which they are classes whatever their name: 0 and 1, one to five stars."""
+SAY_QUANTITY = 'If they are a quantity, say kind="numeric".'
 _CLASS_WORDS = frozenset(
     (
         *("label", "labels", "class", "classes", "category", "categories", "intent", "intents"),
@@ -53,7 +54,7 @@ def kind_of_whole_numbers(values: Sequence[float], name: str = "") -> TargetKind
 def reading_of_whole_numbers(count: int, name: str, kind: TargetKind) -> str:
     """How `count` different whole numbers were understood, and how to have them understood otherwise."""
     readings: dict[TargetKind, str] = {
-        "single": 'classes. If they are a quantity, say kind="numeric".',
+        "single": f"classes. {SAY_QUANTITY}",
         "numeric": 'a quantity (regression). If they are codes of classes, say kind="single".',
     }
     return f"the {count:,} different whole numbers of {name} are read as {readings[kind]}"

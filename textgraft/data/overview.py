@@ -122,5 +122,6 @@ def _counted(part: Overview) -> str:
         return f"{size}; numbers from {low} to {high} (median {middle})"
     shown = [f"{name}: {count:,}" for name, count in list(part.labels.items())[:_LABELS_SHOWN]]
     if more := list(part.labels.values())[_LABELS_SHOWN:]:
-        shown.append(f"and {len(more):,} more of {more[-1]:,} to {more[0]:,}")
+        sizes = f"{more[0]:,} each" if more[-1] == more[0] else f"{more[-1]:,} to {more[0]:,}"
+        shown.append(f"and {len(more):,} more of {sizes}")
     return f"{size}; {TARGETS[part.kind or 'single'].labels_name} {', '.join(shown)}" if shown else size

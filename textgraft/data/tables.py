@@ -117,6 +117,9 @@ def located(path: Path) -> Path:
     with explained(file):
         names = zip_names(file)
     tables, texts = ([name for name in names if format_of(Path(name)) in some] for some in (TABLE_SUFFIXES, (".txt",)))
+    if len(texts) > 1 and not tables:
+        remedy = f"Unpack them, and name the folder; or name one, as in {file}{SEPARATOR}{texts[0]}."
+        raise UserError(f"there are {len(texts):,} files of text in it, and no table.", where=str(path), remedy=remedy)
     return Path(f"{file}{SEPARATOR}{chosen_table(path, None, names, tables or texts, 'table')}")
 
 

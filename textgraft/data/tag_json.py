@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.data.annotation_tools import REJECTED, annotation_of, is_task, results_of
 from textgraft.data.conll import Sentence
 from textgraft.data.json_records import Record
 from textgraft.data.tag_spans import Span, SpanAlignment, from_text
@@ -23,8 +24,6 @@ SPAN_KEYS = ("spans", "entities", "ents", "labels", "label")
 START_KEYS, END_KEYS = ("start", "start_offset", "start_char"), ("end", "end_offset", "end_char")
 LABEL_KEYS = ("label", "labels", "type", "entity_type", "entity_group", "entity")
 ANY = "*"
-REJECTED = ("reject", "ignore")
-"""Answers of Prodigy's annotators that leave an example out."""
 SHAPES_SHOWN = 'Give {"tokens": ["Ann", …], "tags": ["B-PER", …]} or {"text": "Ann …", "spans": [[0, 3, "PER"], …]}.'
 
 
@@ -190,33 +189,32 @@ def _spacy_training(value: Mapping[str, Any], fields: Fields, where: str) -> Ite
 def _label_studio(value: Mapping[str, Any], fields: Fields, where: str) -> Iterator[Example]:
     """A task of Label Studio with its annotations, of which the first that was not cancelled is read."""
     data = value["data"]
-    texts = [name for name, content in data.items() if isinstance(content, str)] if isinstance(data, dict) else []
+    texts = [name for name, content in data.items() if isinstance(content, str)]
     name = fields.word or ("text" if "text" in texts else (texts[0] if len(texts) == 1 else None))
     if name not in texts:
         message = f"there is no single text in 'data' ({', '.join(map(repr, texts)) or 'nothing'})."
         raise UserError(message, where=where, remedy="Name its field with word=….")
     sentence = from_text(data[name])
-    annotations = _objects(value.get("annotations") or value.get("completions"), "annotations", where)
-    annotations = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
-    if not annotations:
+    _validate_objects(value.get("annotations") or value.get("completions"), "annotations", where)
+    annotation = annotation_of(value)
+    if annotation is None:
         yield Example(sentence, left_out="not annotated")
         return
-    results = [result.get("value") for result in _objects(annotations[0].get("result"), "result", where)]
-    spans = [v for v in results if isinstance(v, dict) and isinstance(v.get("labels"), list)]
+    _validate_objects(annotation.get("result"), "result", where)
+    results = [one["value"] for one in results_of(annotation)]
+    spans = [value for value in results if isinstance(value.get("labels"), list)]
     yield Example(sentence, spans=spans if spans or not results else None)
 
 
-def _objects(values: Any, name: str, where: str) -> list[Mapping[str, Any]]:
-    """A list of objects, empty where there is none. Raises UserError for anything else."""
-    values = values or []
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+def _validate_objects(values: Any, name: str, where: str) -> None:
+    """Raise UserError for anything but a list of objects, or nothing."""
+    if values and not (isinstance(values, list) and all(isinstance(value, dict) for value in values)):
         raise UserError(f"'{name}' is no list of objects.", where=where, remedy=SHAPES_SHOWN)
-    return values
 
 
 SHAPES: Mapping[str, tuple[Callable[[Mapping[str, Any], Fields], bool], Callable[..., Iterator[Example]]]] = {
     "words": (_has_words, _words),
-    "Label Studio": (lambda v, _: "data" in v and bool(v.keys() & {"annotations", "completions"}), _label_studio),
+    "Label Studio": (lambda value, _: is_task(value), _label_studio),
     "spaCy's training data": (lambda v, _: "paragraphs" in v, _spacy_training),
     "text": (lambda v, fields: _text_key(v, fields) is not None, _text),
 }

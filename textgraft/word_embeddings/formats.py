@@ -38,6 +38,26 @@ FORMATS: dict[str, Format] = {
 _PEEK = 1 << 16
 
 
+@dataclass(frozen=True)
+class VectorSource:
+    """Word vectors to open, and how: arguments of `load_vectors`, whose errors `open` and `stream` raise."""
+
+    path: str | Path
+    format: str | None = None
+    limit: int | None = None
+    errors: Errors = "strict"
+
+    def open(self) -> WordVectors | VectorStream:
+        """Mapped vectors where the format allows it, else a stream."""
+        read = FORMATS[_validated_format(self.format or detect(self.path))].read
+        return read(Path(self.path), self.limit, WordDecoder(self.errors))
+
+    def stream(self) -> VectorStream:
+        """The vectors block by block, with only the words in memory."""
+        vectors = self.open()
+        return vectors.stream() if isinstance(vectors, WordVectors) else vectors
+
+
 def load_vectors(
     source: str | Path, *, format: str | None = None, limit: int | None = None, errors: Errors = "strict"
 ) -> WordVectors:
@@ -54,20 +74,8 @@ def load_vectors(
     Raises:
         UserError: The source is none of these, or damaged; the message has the position.
     """
-    vectors = _opened(source, format, limit, errors)
+    vectors = VectorSource(source, format, limit, errors).open()
     return vectors if isinstance(vectors, WordVectors) else WordVectors.from_stream(vectors)
-
-
-def stream_vectors(
-    source: str | Path, *, format: str | None = None, limit: int | None = None, errors: Errors = "strict"
-) -> VectorStream:
-    """The same, block by block, with only the words in memory."""
-    vectors = _opened(source, format, limit, errors)
-    return vectors.stream() if isinstance(vectors, WordVectors) else vectors
-
-
-def _opened(source: str | Path, format: str | None, limit: int | None, errors: Errors) -> WordVectors | VectorStream:
-    return FORMATS[_validated_format(format or detect(source))].read(Path(source), limit, WordDecoder(errors))
 
 
 def _validated_format(format: str) -> str:
@@ -107,13 +115,10 @@ def _is_text(path: Path) -> bool:
 
 
 def convert_vectors(
-    source: str | Path,
+    source: str | Path | VectorSource,
     out: str | Path,
     *,
     to: str = "textgraft",
-    format: str | None = None,
-    limit: int | None = None,
-    errors: Errors = "strict",
     half: bool = False,
     overwrite: bool = False,
     seen: Callable[[int], None] = lambda words: None,
@@ -121,12 +126,9 @@ def convert_vectors(
     """Write the vectors of `source` in another format, block by block.
 
     Args:
-        source: Folder, name or file.
+        source: Folder, name or file; a VectorSource to name its format, a limit, or what to do about damaged words.
         out: Path to write.
         to: Name in FORMATS.
-        format: Format of `source` (None: detected).
-        limit: Number of most frequent words (None: all).
-        errors: Policy for words that are not UTF-8, as for `load_vectors`.
         half: Store float16 (textgraft's own format only).
         overwrite: Replace an existing path.
         seen: Called with the number of words of each block.
@@ -142,7 +144,8 @@ def convert_vectors(
         model_folder.validate_new_path(path, overwrite)
     else:
         _validate_target(path, overwrite, half)
-    stream = folder.observed(stream_vectors(source, format=format, limit=limit, errors=errors), seen)
+    opened = source if isinstance(source, VectorSource) else VectorSource(source)
+    stream = folder.observed(opened.stream(), seen)
     if to == "textgraft":
         return folder.write(stream, path, half=half, overwrite=overwrite)
     return FORMATS[to].write(stream, path)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from textgraft.core.errors import UserError
-from textgraft.data.checks import Problem
+from textgraft.data.problems import Problem
 from textgraft.data.sequences import Truncation
 from textgraft.metrics.calibration import confidence_and_correct, coverage_table, probabilities, reliability
 from textgraft.metrics.classification import Interval, PairedTest, class_scores, confusion_matrix, evaluate

@@ -23,6 +23,8 @@ from textgraft.linear.lsa import LSAFeatures
 from textgraft.linear.paragraph_features import ParagraphFeatures
 from textgraft.linear.word_vector_features import WordVectorFeatures
 from textgraft.models.artifact import save
+from textgraft.tasks.classification.explaining import explain
+from textgraft.tasks.classification.explanation_page import explanations_page
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.service import ClassificationService
 
@@ -76,16 +78,23 @@ def test_an_ensemble_knows_what_a_member_knows_and_says_so_everywhere(tmp_path: 
     assert [one.known for one in textgraft.predict(folder, given[:2])] == [True, False]
 
 
+def test_an_explanation_says_so_as_json_and_on_the_page(tmp_path: Path) -> None:
+    known, unknown = explain(Classifier([linear()]), [TEXTS[0], "zxcv qwyp"])
+    assert [one.as_json()["known"] for one in (known, unknown)] == [True, False]
+    assert "knows nothing in this text" in "".join(explanations_page([unknown]))
+    assert "knows nothing" not in "".join(explanations_page([known]))
+
+
 def test_the_command_warns_of_them(tmp_path: Path) -> None:
     folder = save(linear(), tmp_path / "model")
     texts = tmp_path / "texts.txt"
-    texts.write_text(f"{TEXTS[0]}\nzxcv qwyp\n{TEXTS[1]}\n")
+    texts.write_text(f"{TEXTS[0]}\n\nzxcv qwyp\n{TEXTS[1]}\n")
     done = call("predict", folder, texts)
     assert [json.loads(line)["known"] for line in done.out.splitlines()] == [True, False, True]
-    assert "1 of 3 texts are unknown to the model (2)" in done.err
+    assert "1 of 3 texts are unknown to the model (line 3)" in done.err
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "unknown" not in call("predict", folder, "--text", TEXTS[0]).err
+        assert "unknown" not in call("predict", folder, "--input-text", TEXTS[0]).err
 
 
 def test_numbers_and_pairs_too() -> None:

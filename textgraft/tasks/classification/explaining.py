@@ -53,12 +53,14 @@ class Explanation(Brief):
         label: The label that is explained; None for a number.
         answer: The label's probability, or the number.
         parts: The parts that were left out in turn, in order.
+        known: False where the model knows nothing in the text (`Prediction.known`).
     """
 
     text: str
     label: str | None
     answer: float
     parts: tuple[Part, ...]
+    known: bool = True
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -79,7 +81,7 @@ class Explanation(Brief):
         if len(self.sides) == 1:
             for part in parts:
                 del part["side"]
-        return {"label": self.label, "answer": self.answer, "parts": parts}
+        return {"label": self.label, "answer": self.answer, "known": self.known, "parts": parts}
 
 
 def removable_spans(text: str, most: int = MAX_PARTS) -> list[TextSpan]:
@@ -149,7 +151,7 @@ def explained(
             raise UserError(f"the model has no label '{label}'.", remedy=did_you_mean(label, whole))
         answer, values = whole[label], [_log_odds(p.probabilities[label]) for p in predictions if p.probabilities]
     parts = (Part(s, e, values[0] - value, side) for (side, s, e), value in zip(spans, values[1:], strict=True))
-    return Explanation(text, label, answer, tuple(parts))
+    return Explanation(text, label, answer, tuple(parts), predictions[0].known)
 
 
 def _log_odds(chance: float) -> float:

@@ -29,8 +29,9 @@ def explanations_page(explanations: Iterable[Explanation]) -> Iterator[str]:
 
 
 def headline(one: Explanation) -> str:
-    """`pos, 93.0 %`, or the number."""
-    return f"{one.answer:.4g}" if one.label is None else f"{one.label}, {formatting.score(one.answer, 'accuracy')}"
+    """`pos, 93.0 %`, or the number; and that it is a guess where the model knows nothing in the text."""
+    answer = f"{one.answer:.4g}" if one.label is None else f"{one.label}, {formatting.score(one.answer, 'accuracy')}"
+    return answer if one.known else f"{answer}: a guess, as the model knows nothing in this text"
 
 
 def highlighted(one: Explanation) -> str:

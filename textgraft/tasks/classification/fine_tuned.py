@@ -17,9 +17,9 @@ from textgraft.core.brief import Brief, html_table
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
-from textgraft.data.checks import Problem
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
+from textgraft.data.problems import Problem
 from textgraft.data.sequences import Truncation
 from textgraft.data.splits import Split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +198,8 @@ class Classifier:
             UserError: None of the labels occurred in training, or as `outputs`.
         """
         labels, kind = self.labels.covering(examples), self.labels.kind
-        targets, outputs = labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts)))
+        places = (f"{examples.unit} {examples.line(i)}" for i in range(len(examples)))
+        targets, outputs = labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts, places)))
         targets, outputs = labels.unscaled(targets), labels.unscaled(outputs)
         interval = bootstrap_interval(document_scores(kind, targets, outputs))
         result: dict[str, Any] = {"texts": len(examples), "metrics": evaluate(kind, targets, outputs)}
@@ -216,34 +217,36 @@ class Classifier:
         return result
 
 
-def warn_of_empty(texts: Iterable[str]) -> Iterator[str]:
-    """Pass texts through, and warn after the last one if some are empty."""
-    empty: list[int] = []
+def warn_of_empty(texts: Iterable[str], places: Iterable[str] | None = None) -> Iterator[str]:
+    """Pass texts through, and warn after the last one if some are empty; `places` name them, by default from 1."""
+    empty: list[str] = []
     number = 0
-    for number, text in enumerate(texts, start=1):
+    for number, (text, place) in enumerate(zip(texts, places or repeat("")), start=1):
         if not "".join(text).strip():
-            empty.append(number)
+            empty.append(place or str(number))
         yield text
     if empty:
         warnings.warn(f"{_counted(empty, number, 'empty')}: predictions for empty texts are meaningless.", stacklevel=2)
 
 
-def warn_of_unknown(texts: Iterable[str], predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+def warn_of_unknown(
+    texts: Iterable[str], predictions: Iterable[Prediction], places: Iterable[str] | None = None
+) -> Iterator[Prediction]:
     """Pass the predictions for texts through, and warn after the last one if texts that are not empty are unknown."""
-    unknown: list[int] = []
+    unknown: list[str] = []
     number = 0
-    for number, (text, prediction) in enumerate(zip(texts, predictions, strict=True), start=1):
+    for number, (text, prediction, place) in enumerate(zip(texts, predictions, places or repeat("")), start=1):
         if not prediction.known and "".join(text).strip():
-            unknown.append(number)
+            unknown.append(place or str(number))
         yield prediction
     if unknown:
         remedy = "predictions for texts in which the model knows nothing are guesses."
         warnings.warn(f"{_counted(unknown, number, 'unknown to the model')}: {remedy}", stacklevel=2)
 
 
-def _counted(numbers: Sequence[int], total: int, state: str) -> str:
-    which = ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")
-    texts = f"{len(numbers):,} of {total:,} texts are" if total > 1 else "the text is"
+def _counted(places: Sequence[str], total: int, state: str) -> str:
+    which = ", ".join(places[:5]) + (", …" if len(places) > 5 else "")
+    texts = f"{len(places):,} of {total:,} texts are" if total > 1 else "the text is"
     return f"{texts} {state} ({which})"
 
 

@@ -16,7 +16,7 @@ from textgraft.data.sequences import Truncation
 from textgraft.report import html, plots
 
 if TYPE_CHECKING:
-    from textgraft.data.checks import Problem
+    from textgraft.data.problems import Problem
     from textgraft.metrics.calibration import Coverage, Reliability
     from textgraft.metrics.classification import ClassScores, Interval, PairedTest
     from textgraft.training.phases import ScheduleRow
