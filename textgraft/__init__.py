@@ -31,7 +31,7 @@ _PUBLIC = {
     "GeometryOptions": "textgraft.experiments.geometry",
     "inspect_weights": "textgraft.experiments.layer_weights",
     "inspect_layers": "textgraft.experiments.layer_aggregation",
-    "LayerOptions": "textgraft.experiments.layer_aggregation",
+    "LayerOptions": "textgraft.experiments.layer_tasks",
     "export": "textgraft.tasks.export",
     "serve": "textgraft.serving.server",
     "predict": "textgraft.api",
