@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 
 from textgraft.data.conll import read_conll
-from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
+from textgraft.experiments.layer_aggregation import inspect_layers, sampled
 from textgraft.experiments.layer_aggregation_report import table_rows
+from textgraft.experiments.layer_tasks import LayerOptions
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
 from textgraft.training.settings import Settings
 

@@ -33,7 +33,7 @@ _PUBLIC = {
     "inspect_layers": "textgraft.experiments.layer_aggregation",
     "NTMOptions": "textgraft.experiments.ntm_training",
     "inspect_ntm": "textgraft.experiments.ntm_training",
-    "LayerOptions": "textgraft.experiments.layer_aggregation",
+    "LayerOptions": "textgraft.experiments.layer_tasks",
     "export": "textgraft.tasks.export",
     "serve": "textgraft.serving.server",
     "predict": "textgraft.api",

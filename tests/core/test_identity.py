@@ -11,7 +11,7 @@ import pytest
 from textgraft.core.identity import changed_keys, identity_of, identity_text
 from textgraft.distillation.options import DistilOptions, load_distil_recipe
 from textgraft.experiments.geometry import GeometryOptions
-from textgraft.experiments.layer_aggregation import LayerOptions
+from textgraft.experiments.layer_tasks import LayerOptions
 from textgraft.experiments.transfer import TransferOptions
 from textgraft.experiments.word_contexts import WordOptions
 from textgraft.tasks.classification.finetune_options import FinetuneOptions

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +13,19 @@ from made_up_reviews import reviews
 from made_up_tags import sentences, write_encoder
 
 from textgraft import LayerOptions, TagOptions, inspect_layers, inspect_weights, tag_finetune
+from textgraft.cli.console import as_options
 from textgraft.core.context import QUIET
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples
 from textgraft.experiments import layer_aggregation
 from textgraft.experiments.layer_aggregation import sampled, summary, verdict
 from textgraft.experiments.layer_aggregation_report import table_rows
+from textgraft.experiments.layer_tasks import NetworkTagging, Tagging
 from textgraft.models import loading
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
+from textgraft.tasks.tagging.stacked import Network
 from textgraft.training.settings import Settings
+from textgraft.word_embeddings.sources import FrozenModel
 
 RECIPE = """
 name = "frozen quick"
@@ -126,6 +132,50 @@ def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_p
     with pytest.raises(UserError, match="Did you mean 'first'"):
         options(desk, "frist")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("num_layers", [0, 2])
+def test_a_network_learns_from_vectors_that_are_computed_once(
+    desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_layers: int
+) -> None:
+    """Each sentence of both files is encoded once for each layer aggregation, however many seeds and epochs."""
+    encoded: list[str] = []
+    vectors = FrozenModel.vectors
+
+    def counted(self: FrozenModel, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        encoded.extend(f"{self.layer_aggregation} {' '.join(words)}" for words in sentences)
+        return vectors(self, sentences)
+
+    monkeypatch.setattr(FrozenModel, "vectors", counted)
+    (tmp_path / "lstm.toml").write_text(RECIPE.replace("trainable = 1\n", "").replace("0.05", "0.02"))
+    projection_dim = 8 if num_layers else 0
+    network = Network(hidden_dim=16, num_layers=num_layers, projection_dim=projection_dim, character_filters=0)
+    chosen = replace(
+        options(desk, "first", "last", "mix", seeds=2), recipe=str(tmp_path / "lstm.toml"), network=network
+    )
+    results = inspect_layers(TRAIN, tmp_path / "out", test=TEST, model=desk / "bert", options=chosen, show=False)
+    sentences_read = {" ".join(s.words) for s in (*TRAIN.sentences, *TEST.sentences)}
+    assert sorted(encoded) == sorted(f"{name} {words}" for name in ("first", "last") for words in sentences_read)
+    assert [(row["layer_aggregation"], row["seeds"]) for row in results["rows"]] == [("first", 2), ("last", 2)]
+    assert results["rows"][0]["score"]["mean"] > 0.8
+    assert "parameters" in results["left_out"]["mix"]
+    assert not list(tmp_path.glob("**/*.f16"))
+
+
+def test_a_network_over_words_needs_words(desk: Path, tmp_path: Path) -> None:
+    texts = Examples(*reviews(10), "single", source="reviews")
+    chosen = replace(options(desk, "first"), network=Network())
+    with pytest.raises(UserError, match="needs tagged sentences") as error:
+        inspect_layers(texts, tmp_path / "out", test=texts, model=desk / "bert", options=chosen, show=False)
+    assert as_options(error.value.remedy).startswith("Leave out --lstm-layers")
+
+
+def test_the_recipe_follows_the_head(desk: Path) -> None:
+    source = loading.load_network(desk / "bert")
+    linear, network = LayerOptions(), LayerOptions(network=Network())
+    assert Tagging(source, TRAIN, TEST, linear).recipe == "frozen"
+    assert NetworkTagging(source, TRAIN, TEST, network, Network()).recipe == "tagger"
+    assert NetworkTagging(source, TRAIN, TEST, replace(network, recipe="default"), Network()).recipe == "tagger"
 
 
 def test_a_larger_sample_holds_a_smaller_one() -> None:

@@ -42,6 +42,7 @@ OPTIONS = {
     "int8": "--int8",
     "layer_aggregation": "--layer-aggregation",
     "max_tokens": "--max-tokens",
+    "network": "--lstm-layers",
     "overwrite": "--overwrite",
     "own_vocabulary": "--own-vocabulary",
     "precision": "--precision",

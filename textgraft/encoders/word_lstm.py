@@ -38,12 +38,13 @@ class WordLSTMConfig:
         projection_dim: Width of their projection; 0 for none.
         character_filters: Number of character filters; 0 leaves characters out.
         hidden_dim: Width of each direction.
+        num_layers: Number of LSTM layers; 0 for none, which leaves the input to the head.
         word_dropout: Dropout of all features of a word.
         input_dropout: Dropout of the same features of all words of a sentence.
         hidden_dropout: The same after each layer.
 
     Raises:
-        UserError: There is no input, or no layer.
+        UserError: There is no input, or a size is too small.
     """
 
     vectors_dim: int = 0
@@ -61,8 +62,10 @@ class WordLSTMConfig:
             raise UserError("a width is below 0.", remedy="Give 0 to leave something out.")
         if not self.vectors_dim and not self.character_filters:
             raise UserError("this network has no input.", remedy="Set vectors_dim or character_filters.")
-        if min(self.hidden_dim, self.num_layers, self.character_dim) < 1:
-            raise UserError("hidden_dim, num_layers or character_dim is below 1.", remedy="Give 1 or more.")
+        if self.num_layers < 0:
+            raise UserError(f"num_layers is {self.num_layers}.", remedy="Give 0 or more.")
+        if min(self.hidden_dim, self.character_dim) < 1:
+            raise UserError("hidden_dim or character_dim is below 1.", remedy="Give 1 or more.")
 
 
 class Characters(nn.Module):
@@ -93,12 +96,13 @@ class WordLSTM(Encoder):
 
     def __init__(self, config: WordLSTMConfig) -> None:
         super().__init__()
-        self.config, self.output_dim = config, 2 * config.hidden_dim
+        self.config = config
         vectors_width = config.vectors_dim and (config.projection_dim or config.vectors_dim)
         self.projection = Linear(config.vectors_dim, vectors_width) if vectors_width and config.projection_dim else None
         self.characters = Characters(config) if config.character_filters else None
         self._input_dim = vectors_width + config.character_filters
-        inputs = [self._input_dim] + [self.output_dim] * (config.num_layers - 1)
+        self.output_dim = 2 * config.hidden_dim if config.num_layers else self._input_dim
+        inputs = [self._input_dim, *[self.output_dim] * config.num_layers][: config.num_layers]
         self.forwards = nn.ModuleList(LSTMLayer(width, config.hidden_dim) for width in inputs)
         self.backwards = nn.ModuleList(LSTMLayer(width, config.hidden_dim) for width in inputs)
 
@@ -151,9 +155,7 @@ class WordLSTM(Encoder):
 
     @property
     def dtype(self) -> torch.dtype:
-        layer = self.forwards[0]
-        assert isinstance(layer, LSTMLayer)
-        return layer.bias.dtype
+        return next((parameter.dtype for parameter in self.parameters()), torch.float32)
 
     @property
     def widths(self) -> tuple[int, ...]:

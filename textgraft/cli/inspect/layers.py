@@ -31,7 +31,24 @@ def layers(
         int | None, typer.Option("--sample", min=1, help="Train on this many sentences or texts.")
     ] = None,
     test_sample: Annotated[int | None, typer.Option("--test-sample", min=1, help="Evaluate on this many.")] = None,
-    recipe: o.Recipe = "frozen",
+    lstm_layers: Annotated[
+        int | None,
+        typer.Option(
+            "--lstm-layers",
+            min=0,
+            help="Compute the vectors of tagged words once, and train this many LSTM layers between them and the "
+            "linear layer (0: none; the paper has 2).",
+        ),
+    ] = None,
+    lstm_width: Annotated[int, typer.Option("--lstm-width", min=1, help="Width of the LSTM in each direction.")] = 256,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe",
+            help="The training recipe: a name from `textgraft recipes`, or a .toml file; else frozen, and tagger "
+            "with --lstm-layers.",
+        ),
+    ] = None,
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", min=8, help="Longer texts are truncated, or split into windows.")
     ] = 256,
@@ -50,12 +67,18 @@ def layers(
 
     After table 7 of Devlin et al. 2019, with learned mixes besides its six.
     """
-    from textgraft.experiments.layer_aggregation import LayerOptions, inspect_layers, sampled
+    from textgraft.experiments.layer_aggregation import inspect_layers, sampled
+    from textgraft.experiments.layer_tasks import LayerOptions
     from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS
+    from textgraft.tasks.tagging.stacked import Network
     from textgraft.training.settings import Settings
 
     validate_out(out)
     o.use_threads(threads)
+    network = None
+    if lstm_layers is not None:  # without characters: the table compares the layers' vectors and nothing else
+        shape = {"hidden_dim": lstm_width, "num_layers": lstm_layers}
+        network = Network(**shape, projection_dim=None if lstm_layers else 0, character_filters=0)
     options = LayerOptions(
         recipe=recipe,
         layer_aggregations=tuple(LAYER_AGGREGATIONS)
@@ -64,6 +87,7 @@ def layers(
         seeds=seeds,
         max_tokens=max_tokens,
         settings=Settings(seed=seed, precision=precision, device=device),
+        network=network,
     )
     columns = {"text": text, "text2": text2, "label": label, "kind": kind}
     train_data = sampled(_examples(train, columns), sample)

@@ -35,8 +35,8 @@ class Network:
 
     Attributes:
         hidden_dim: Width of the LSTM in each direction.
-        num_layers: Number of LSTM layers.
-        projection_dim: Width that vectors are projected to; None: the stack's width, but at most 256.
+        num_layers: Number of LSTM layers; with 0, no projection and no characters, the head is a linear classifier.
+        projection_dim: Width that vectors are projected to, 0 for none; None: the stack's width, but at most 256.
         character_filters: Number of filters of the character convolution.
         kept_bytes: Bytes of vectors that are cached on disk.
 
