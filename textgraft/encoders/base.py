@@ -57,6 +57,7 @@ class Encoder(nn.Module):
         uses_characters: The input is words as characters (text.character_encoding), not token ids.
         recurrent: The encoder takes a step for each position, so that larger batches cost less a text.
         subword_pooling: The subword that represents a word, where it does not follow from the direction (data.words).
+        permuted: Its language model predicts tokens in a random order (`Batch.order`), not masked ones.
         method: Name of a model of the family in tables, once it is fine-tuned ("bert").
     """
 
@@ -67,6 +68,7 @@ class Encoder(nn.Module):
     uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
     subword_pooling: ClassVar[SubwordPooling | None] = None
+    permuted: bool = False
     method: ClassVar[str]
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
