@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -101,6 +102,11 @@ class Encoder(nn.Module):
     def not_adaptable(self) -> str:
         """Reason why the encoder cannot be trained further without labels; empty if it can."""
         return ""
+
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """Numbers of the languages that have an embedding of their own (XLM), by name; empty without such."""
+        return {}
 
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""

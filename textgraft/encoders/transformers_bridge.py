@@ -174,6 +174,14 @@ class TransformersBridge(Encoder):
         known = self.config.model_type in MASKED
         return "" if known else "the transformers library has no masked language model of this architecture"
 
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """As config.json names them (`lang2id`), else "0", "1", ...; empty for one language."""
+        checkpoint = self.config.checkpoint
+        count = int(checkpoint.get("n_langs", 1)) if checkpoint.get("use_lang_emb") else 1
+        names: dict[str, int] = checkpoint.get("lang2id") or {str(number): number for number in range(count)}
+        return names if count > 1 else {}
+
     def classifier(self) -> dict[str, Any]:
         """One linear layer on the vector of the token that stands for the text, or on the mean where there is none."""
         rates = [rate for name, rate in self.config.dropouts.items() if "hidden" in name or name.startswith("dropout")]
@@ -219,6 +227,11 @@ def inputs_of(config: TransformersBridgeConfig, batch: Batch) -> dict[str, Tenso
         inputs["position_ids"] = positions.expand_as(batch.ids)
     if config.model_type == "longformer":  # as the library's heads do: the first token attends to the whole text
         inputs["global_attention_mask"] = (torch.arange(mask.shape[1], device=mask.device) == 0) & mask
+    if batch.languages is not None:  # each text of a pair begins at the first position (Lample & Conneau 2019, §3.3)
+        assert batch.segments is not None
+        first = (mask & (batch.segments == 0)).sum(dim=1, keepdim=True)
+        positions = torch.arange(mask.shape[1], device=mask.device) - first * batch.segments
+        inputs |= {"langs": batch.languages, "position_ids": positions}
     if batch.order is not None:
         inputs |= {"perm_mask": permutation_mask(batch.order), "target_mapping": target_mapping(batch.order)}
     return inputs

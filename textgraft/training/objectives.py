@@ -12,6 +12,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
 from textgraft.data.streams.permutation import PREDICTED, PermutedStream
+from textgraft.data.streams.translations import TranslatedStream
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
@@ -57,7 +58,7 @@ class MaskedTokens:
     Rows are pairs if the head predicts the next sentence.
     """
 
-    rows: ClassVar[Callable[..., MaskedStream]] = MaskedStream
+    rows: ClassVar[Callable[..., Any]] = MaskedStream
     held_out_rate: ClassVar[float] = 0.15
 
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
@@ -86,20 +87,28 @@ class MaskedTokens:
 
         return validate
 
-    def _rows(
-        self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, **settings: Any
-    ) -> MaskedStream:
+    def _rows(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, **settings: Any) -> Any:
         max_length = model.encoder.max_length or length
-        pairs = bool(getattr(model.head.config, "next_sentence", False))
+        if getattr(model.head.config, "next_sentence", False):
+            settings["pairs"] = True
         tokens = MaskingTokens.of(tokenizer)
-        return type(self).rows(corpus, tokens, length=min(length, max_length), pairs=pairs, **settings)
+        return type(self).rows(corpus, tokens, length=min(length, max_length), **settings)
 
 
 class PermutedTokens(MaskedTokens):
     """Prediction of the last sixth of each row's tokens in a random factorisation order (data.streams.permutation)."""
 
-    rows: ClassVar[Callable[..., MaskedStream]] = PermutedStream
+    rows: ClassVar[Callable[..., Any]] = PermutedStream
     held_out_rate: ClassVar[float] = PREDICTED
+
+
+class TranslatedTokens(MaskedTokens):
+    """Prediction of masked tokens of a sentence and its translation, each in sight of the other (streams.translations).
+
+    The corpus is a TranslatedCorpus.
+    """
+
+    rows: ClassVar[Callable[..., Any]] = TranslatedStream
 
 
 class BothDirections:
