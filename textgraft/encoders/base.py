@@ -108,6 +108,11 @@ class Encoder(nn.Module):
         """Numbers of the languages that have an embedding of their own (XLM), by name; empty without such."""
         return {}
 
+    @property
+    def other_pretraining(self) -> str:
+        """Objective that the encoder was pretrained with, where `adapt` trains another; empty where it is the same."""
+        return ""
+
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""
         return {}

@@ -34,6 +34,8 @@ OTHER_OBJECTIVES = {
     "canine": "it masks characters, whose numbers are no vocabulary",
 }
 """Reasons why a family's encoder cannot be trained further without labels."""
+OTHER_PRETRAINING = {"electra": "replaced-token detection, which needs a generator"}
+"""Objectives of families whose encoder `adapt` trains by masked tokens all the same."""
 PERMUTED = ("xlnet",)
 """Families of two-stream attention, which predict tokens in a random order (permutation language modelling)."""
 
@@ -173,6 +175,11 @@ class TransformersBridge(Encoder):
 
         known = self.config.model_type in MASKED
         return "" if known else "the transformers library has no masked language model of this architecture"
+
+    @property
+    def other_pretraining(self) -> str:
+        """ELECTRA's replaced-token detection."""
+        return OTHER_PRETRAINING.get(self.config.model_type, "")
 
     @property
     def languages(self) -> Mapping[str, int]:

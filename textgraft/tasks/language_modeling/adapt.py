@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -285,6 +286,9 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     if reason := encoder.not_adaptable:
         message = f"this encoder cannot be adapted to unlabelled texts: {reason}."
         raise UserError(message, remedy="Fine-tune it without adapting, or adapt another model.")
+    if pretraining := encoder.other_pretraining:
+        message = f"this encoder was pretrained by {pretraining}; it is adapted by masked tokens, with a new head."
+        warnings.warn(message, stacklevel=4)
     by_characters = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",
