@@ -43,6 +43,18 @@ def recipe(folder: Path, epochs: int) -> str:
     return str(path)
 
 
+def adapted(model: Path, folder: Path, corpus: Parallel, epochs: int) -> Path:
+    return textgraft.adapt_parallel(
+        corpus,
+        folder / "out",
+        model=f"hf:{model}",
+        languages=("en", "de"),
+        recipe=recipe(folder, epochs),
+        settings=FP32,
+        context=QUIET,
+    )
+
+
 def rows(source: Artifact, corpus: Parallel, **settings: Any) -> TranslatedStream:
     made = TranslatedCorpus.of(corpus, source.tokenizer, (0, 1))
     return TranslatedStream(made, MaskingTokens.of(source.tokenizer), **settings)
@@ -134,17 +146,9 @@ def alone(batch: Batch) -> Batch:
 
 @pytest.mark.slow
 def test_words_are_predicted_better_with_their_translation_in_sight(tmp_path: Path) -> None:
-    """Words that nothing else tells: log 20 nats each without the translation, as with that of another sentence."""
+    """Random words, of which nothing else in the sentence tells; the translation of another does not help."""
     folder = checkpoint(tmp_path / "checkpoint", emb_dim=32, n_heads=4)
-    done = textgraft.adapt_parallel(
-        pairs(1500, 1),
-        tmp_path / "out",
-        model=f"hf:{folder}",
-        languages=("en", "de"),
-        recipe=recipe(tmp_path, 8),
-        settings=FP32,
-        context=QUIET,
-    )
+    done = adapted(folder, tmp_path, pairs(1500, 1), 8)
     source, fresh = loading.load_network(done), pairs(100, 2)
     wrong = replace(fresh, target=(*fresh.target[1:], fresh.target[0]))
     seen, unseen, misled = (
@@ -157,15 +161,7 @@ def test_words_are_predicted_better_with_their_translation_in_sight(tmp_path: Pa
 
 
 def test_adapting_lowers_held_out_loss_and_goes_back_to_the_library(xlm: Path, tmp_path: Path) -> None:
-    done = textgraft.adapt_parallel(
-        pairs(400, 1),
-        tmp_path / "out",
-        model=f"hf:{xlm}",
-        languages=("en", "de"),
-        recipe=recipe(tmp_path, 3),
-        settings=FP32,
-        context=QUIET,
-    )
+    done = adapted(xlm, tmp_path, pairs(400, 1), 3)
     run = json.loads((done / "run.json").read_text())
     assert run["held_out"]["after"]["loss"] < run["held_out"]["before"]["loss"] - 0.5
     assert run["data"]["languages"] == ["en", "de"]

@@ -241,17 +241,15 @@ class MaskedStream:
         segments: torch.Tensor | None = None,
         pair_targets: torch.Tensor | None = None,
     ) -> Batch:
+        mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
+        return Batch(mask=mask, segments=segments, pair_targets=pair_targets, **self._hidden(ids, generator))
+
+    def _hidden(self, ids: np.ndarray, generator: np.random.Generator) -> dict[str, torch.Tensor]:
+        """The fields of a batch that hide tokens and say what they are."""
         masked, targets = mask_tokens(
             ids, self.tokens, generator=generator, rate=self.rate, whole_words=self.whole_words
         )
-        mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
-        return Batch(
-            ids=torch.from_numpy(masked),
-            mask=mask,
-            targets=torch.from_numpy(targets),
-            segments=segments,
-            pair_targets=pair_targets,
-        )
+        return {"ids": torch.from_numpy(masked), "targets": torch.from_numpy(targets)}
 
 
 class _Documents:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from textgraft.data.batch import IGNORE, Batch
+from textgraft.data.batch import IGNORE
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens, choose_tokens
 
 PREDICTED = 1 / 6
@@ -48,22 +48,8 @@ def permute_tokens(
 class PermutedStream(MaskedStream):
     """Rows as of MaskedStream, of which no token is masked: the model sees those before a token in the row's order."""
 
-    def _batch(
-        self,
-        ids: np.ndarray,
-        lengths: np.ndarray,
-        generator: np.random.Generator,
-        segments: torch.Tensor | None = None,
-        pair_targets: torch.Tensor | None = None,
-    ) -> Batch:
+    def _hidden(self, ids: np.ndarray, generator: np.random.Generator) -> dict[str, torch.Tensor]:
         order, targets = permute_tokens(
             ids, self.tokens, generator=generator, rate=self.rate, whole_words=self.whole_words
         )
-        return Batch(
-            ids=torch.from_numpy(ids),
-            mask=torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None],
-            targets=torch.from_numpy(targets),
-            segments=segments,
-            pair_targets=pair_targets,
-            order=torch.from_numpy(order),
-        )
+        return {name: torch.from_numpy(value) for name, value in (("ids", ids), ("targets", targets), ("order", order))}
