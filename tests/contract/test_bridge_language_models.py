@@ -27,7 +27,7 @@ from textgraft.nn.two_streams import permutation_mask
 from textgraft.training.settings import Settings
 
 transformers = pytest.importorskip("transformers", minversion="5")
-CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
 FP32 = Settings(precision="fp32", save_seconds=0.0)
 
 
@@ -97,8 +97,8 @@ def test_outputs_loss_and_gradients_are_the_librarys_for_the_same_permutations(x
     ours["lm_loss.bias"] = model.head.output.bias.grad
     assert ours.keys() == gradients.keys()
     for name, gradient in gradients.items():
-        close = {"rtol": 1e-5, "atol": 1e-6 * largest}
-        torch.testing.assert_close(ours[name], gradient, **close, msg=lambda m, name=name: f"{name}: {m}")
+        close: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6 * largest}
+        torch.testing.assert_close(ours[name], gradient, **close, msg=name)
     assert float(ours["transformer.mask_emb"].abs().max()) > 0
 
 

@@ -113,7 +113,7 @@ def from_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
         if found is not None:
             head = {"name": "masked_language_model", **asdict(found.config)}
         model = build_unfilled({"encoder": {"name": "transformers", **asdict(described)}, "head": head})
-    _fill(model, encoder, {} if found is None else found.weights(masked))
+    _fill(model, encoder, {} if masked is None or found is None else found.weights(masked))
     if masked is not None and (found is None or not bridge_heads.agrees(model, masked)):
         features = {"name": "features", "input_dim": described.embedding_dim}
         with _quiet():

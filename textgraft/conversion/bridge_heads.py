@@ -136,8 +136,10 @@ def to_library(model: Model) -> Any:
     with torch.random.fork_rng(devices=[]):
         masked = cls(config).float().eval()
     found = head_of(masked, config, encoder.config)
-    as_trained = {"masked": head.config.masked, "whole_words": head.config.whole_words}
-    if found is None or replace(found.config, **as_trained) != head.config:
+    if found is None:
+        return None
+    as_trained = replace(found.config, masked=head.config.masked, whole_words=head.config.whole_words)
+    if as_trained != head.config:
         return None
     getattr(masked, masked.base_model_prefix).load_state_dict(encoder.module.state_dict())
     parameters = dict(masked.named_parameters(remove_duplicate=False))

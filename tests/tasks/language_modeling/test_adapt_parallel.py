@@ -208,7 +208,7 @@ def test_killed_it_ends_with_the_same_bits(xlm: Path, tmp_path: Path, monkeypatc
 
 def test_models_and_languages_that_do_not_fit_are_refused(xlm: Path, tmp_path: Path) -> None:
     def attempt(model: Path, *languages: str) -> None:
-        textgraft.adapt_parallel(pairs(50), tmp_path / "out", model=f"hf:{model}", languages=languages)  # type: ignore[arg-type]
+        textgraft.adapt_parallel(pairs(50), tmp_path / "out", model=f"hf:{model}", languages=languages)
 
     with pytest.raises(UserError, match="no language 'dee'"):
         attempt(xlm, "en", "dee")
