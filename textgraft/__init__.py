@@ -16,6 +16,7 @@ _PUBLIC = {
     "RunContext": "textgraft.core.context",
     "tokenize": "textgraft.tasks.language_modeling.tokenize",
     "adapt": "textgraft.tasks.language_modeling.adapt",
+    "adapt_parallel": "textgraft.tasks.language_modeling.adapt_parallel",
     "finetune": "textgraft.tasks.classification.finetune",
     "FinetuneOptions": "textgraft.tasks.classification.finetune_options",
     "zero_shot": "textgraft.tasks.classification.zero_shot",

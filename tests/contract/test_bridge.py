@@ -385,10 +385,28 @@ def test_without_the_library_the_extra_is_named(
         assert "textgraft[transformers]" in str(caught.value.remedy)
 
 
-@pytest.mark.parametrize(("model_type", "reason"), [("xlnet", "random order"), ("t5", "its decoder")])
+@pytest.mark.parametrize(("model_type", "reason"), [("t5", "its decoder")])
 def test_what_cannot_be_adapted_says_why(model_type: str, reason: str, opened: Opened, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"cannot be adapted .*{reason}"):
         textgraft.adapt(reviews(60, 3)[0], tmp_path / "out", model=f"hf:{opened(model_type)[0]}")
+
+
+def test_an_electra_discriminator_is_adapted_by_masked_tokens_and_says_so(tmp_path: Path) -> None:
+    """Its own head and objective need a generator, which its folder does not have."""
+    folder = save_checkpoint("electra", tmp_path / "m", auto="AutoModelForPreTraining")
+    with (
+        pytest.warns(UserWarning, match="left out: discriminator_predictions"),
+        pytest.warns(UserWarning, match="pretrained by replaced-token detection.*adapted by masked tokens, with a new"),
+    ):
+        done = textgraft.adapt(reviews(60, 3)[0], tmp_path / "out", model=f"hf:{folder}")
+    assert loading.load_network(done).head_name == "masked_language_model"
+
+
+def test_an_electra_generator_keeps_its_head_and_needs_no_word_about_it(opened: Opened, tmp_path: Path) -> None:
+    folder, _ = opened("electra", "AutoModelForMaskedLM")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        textgraft.adapt(reviews(60, 3)[0], tmp_path / "out", model=f"hf:{folder}")
 
 
 def test_sentence_transformers_pooling_is_used(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +95,11 @@ ROLE_OF = {
 }
 
 
-def pipeline_of(kind: str) -> Pipeline:
-    """A tokenizer of VOCABULARY tokens or fewer, trained on made-up reviews."""
+def pipeline_of(kind: str, texts: Sequence[str] | None = None, tokens: int = VOCABULARY) -> Pipeline:
+    """A tokenizer of `tokens` tokens or fewer, trained on texts; by default on made-up reviews."""
     special, single, pair = KINDS[kind]
     unknown = "[UNK]" if "[UNK]" in special else "<unk>"
-    options: dict[str, Any] = {"vocab_size": VOCABULARY, "special_tokens": list(special), "show_progress": False}
+    options: dict[str, Any] = {"vocab_size": tokens, "special_tokens": list(special), "show_progress": False}
     trainer: Any
     if kind in ("bert", "funnel"):
         pipeline = Pipeline(models.WordPiece(unk_token=unknown))
@@ -119,18 +120,18 @@ def pipeline_of(kind: str) -> Pipeline:
         pipeline.pre_tokenizer = pre_tokenizers.Metaspace()
         pipeline.decoder = decoders.Metaspace()
         trainer = trainers.UnigramTrainer(**options, unk_token=unknown)
-    pipeline.train_from_iterator(reviews(200, 7)[0], trainer)
+    pipeline.train_from_iterator(reviews(200, 7)[0] if texts is None else texts, trainer)
     pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     ids = [(token, pipeline.token_to_id(token)) for token in special]
     pipeline.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
     return pipeline
 
 
-def save_tokenizer(kind: str, folder: Path) -> int:
+def save_tokenizer(kind: str, folder: Path, pipeline: Pipeline | None = None) -> int:
     """Write the files of a tokenizer as the library does; return its number of tokens."""
     import transformers
 
-    pipeline = pipeline_of(kind)
+    pipeline = pipeline or pipeline_of(kind)
     special = {f"{ROLE_OF[token]}_token": token for token in KINDS[kind][0]}
     if kind in ("roberta", "xlm"):
         special |= {"cls_token": "<s>", "sep_token": "</s>"}
@@ -141,7 +142,15 @@ def save_tokenizer(kind: str, folder: Path) -> int:
     return pipeline.get_vocab_size()
 
 
-def save_checkpoint(model_type: str, folder: Path, *, auto: str = "AutoModel", seed: int = 0, **more: Any) -> Path:
+def save_checkpoint(
+    model_type: str,
+    folder: Path,
+    *,
+    auto: str = "AutoModel",
+    seed: int = 0,
+    pipeline: Pipeline | None = None,
+    **more: Any,
+) -> Path:
     """Write a random checkpoint of an architecture in OWN or BRIDGED with its tokenizer.
 
     Args:
@@ -149,12 +158,13 @@ def save_checkpoint(model_type: str, folder: Path, *, auto: str = "AutoModel", s
         folder: The new folder.
         auto: The library's class that makes it.
         seed: Of the weights.
+        pipeline: The tokenizer, of the architecture's kind.
         more: Further entries of its config.json.
     """
     import transformers
 
     kind, settings = (OWN | BRIDGED)[model_type]
-    tokens = save_tokenizer(kind, folder)
+    tokens = save_tokenizer(kind, folder, pipeline)
     special = {role: KINDS[kind][0].index(token) for token, role in ROLE_OF.items() if token in KINDS[kind][0]}
     ids = {f"{role}_token_id": i for role, i in special.items() if role in ("pad", "bos", "eos")}
     if model_type == "xlm":

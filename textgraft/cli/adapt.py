@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.language_model_result import print_language_model
+from textgraft.cli.language_sources import by_language
 from textgraft.cli.resumable import resumable, validate_out
+from textgraft.core.errors import UserError
+
+ALIGNED = "Name two files aligned by line: --parallel en=english.txt --parallel de=german.txt."
 
 
 def adapt(
-    pool: Annotated[
-        list[Path], typer.Argument(help="Files, folders or globs of text from the domain; labels are ignored.")
-    ],
     out: o.OutFolder,
+    pool: Annotated[
+        list[Path] | None, typer.Argument(help="Files, folders or globs of text from the domain; labels are ignored.")
+    ] = None,
     model: o.DefaultModel = None,
     recipe: o.Recipe = "default",
     minutes: o.Minutes = None,
@@ -26,6 +31,12 @@ def adapt(
             "--own-vocabulary", help="Train a new tokenizer on the pool; tokens of the old one keep their embeddings."
         ),
     ] = False,
+    parallel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parallel", help="Twice, in place of a pool: a language of the model (an XLM) and its side, as en=FILE."
+        ),
+    ] = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
@@ -45,15 +56,31 @@ def adapt(
     validate_out(out, overwrite)
     o.use_threads(threads)
     settings = Settings(seed=seed, precision=precision, minutes=minutes, device=device)
-    texts = o.read_pool(pool, text=text, encoding=encoding) or []
-    with resumable(out):
-        adapt(
-            texts,
-            out,
-            model=model,
-            recipe=recipe,
-            own_vocabulary=own_vocabulary,
-            settings=settings,
-            context=RunContext(show=not quiet, overwrite=overwrite),
-        )
+    common: dict[str, Any] = {"recipe": recipe, "settings": settings}
+    common["context"] = RunContext(show=not quiet, overwrite=overwrite)
+    if parallel:
+        if pool or own_vocabulary or text or encoding or not model:
+            message = "--parallel takes a model, and no pool, --own-vocabulary, --text or --encoding."
+            raise UserError(message, where="--parallel", remedy=ALIGNED)
+        _adapt_parallel(parallel, out, str(model), common)
+    elif pool:
+        texts = o.read_pool(pool, text=text, encoding=encoding) or []
+        with resumable(out):
+            adapt(texts, out, model=model, own_vocabulary=own_vocabulary, **common)
+    else:
+        raise UserError("no text was named.", remedy="Name files of the domain, or two sides with --parallel.")
     print_language_model(out, load_network(out).run, as_json)
+
+
+def _adapt_parallel(values: Sequence[str], out: Path, model: str, common: dict[str, Any]) -> None:
+    from textgraft.data.parallel import read_parallel
+    from textgraft.tasks.language_modeling.adapt_parallel import adapt_parallel
+
+    sides = by_language("--parallel", values)
+    if len(sides) != 2 or any(len(files) != 1 for files in sides.values()):
+        message = f"{len(values)} sides of {len(sides)} languages were named."
+        raise UserError(message, where="--parallel", remedy=ALIGNED)
+    (source,), (target,) = sides.values()
+    first, second = sides
+    with resumable(out):
+        adapt_parallel(read_parallel(source, target), out, model=model, languages=(first, second), **common)

@@ -89,7 +89,7 @@ def validate(config: Mapping[str, Any], where: str) -> None:
 
 
 def from_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> tuple[Model, Tokenizer]:
-    """The encoder of a checkpoint, with its masked-language-model head where it has one, and its tokenizer.
+    """The encoder of a checkpoint, with its language-model head where it has one, and its tokenizer.
 
     Heads of other tasks are left out, with a warning.
 
@@ -113,32 +113,38 @@ def from_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
         if found is not None:
             head = {"name": "masked_language_model", **asdict(found.config)}
         model = build_unfilled({"encoder": {"name": "transformers", **asdict(described)}, "head": head})
-    _fill(model, encoder, found)
+    _fill(model, encoder, {} if masked is None or found is None else found.weights(masked))
     if masked is not None and (found is None or not bridge_heads.agrees(model, masked)):
         features = {"name": "features", "input_dim": described.embedding_dim}
         with _quiet():
             model = build_unfilled({"encoder": model.describe()["encoder"], "head": features})
-        _fill(model, encoder, None)
+        _fill(model, encoder, {})
         warnings.warn(f"{folder}: the language-model head has a form of its own and is left out.", stacklevel=3)
     return model.eval(), tokenizer
 
 
 def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The encoder as the library's config.json and weights; a head is left out, with a warning."""
+    """The library's config.json and weights, with the language-model head if the library has it in this form.
+
+    Any other head is left out, with a warning.
+    """
     encoder = model.encoder
     assert isinstance(encoder, TransformersBridge)
     config = encoder.config
-    cls = type(encoder.module).__name__
-    if not isinstance(model.head, FeaturesHead):
+    with _quiet():
+        whole = bridge_heads.to_library(model)
+    module = encoder.module if whole is None else whole
+    cls = type(module).__name__
+    if whole is None and not isinstance(model.head, FeaturesHead):
         name = model.describe()["head"]["name"]
         message = f"the encoder alone is written, as {cls}: its head '{name}' has no counterpart and is left out."
         more = f" {SENTENCE_ENCODER}" if isinstance(model.head, ClassificationHead) else ""
         warnings.warn(message + more, stacklevel=3)
     content = {**config.checkpoint, **config.dropouts, "model_type": config.model_type}
     content |= {"architectures": [cls], "dtype": "float32"}
-    values: dict[str, Tensor] = dict(encoder.module.named_parameters())
-    persistent = encoder.module.state_dict().keys()
-    values |= {name: value for name, value in encoder.module.named_buffers() if name in persistent}
+    values: dict[str, Tensor] = dict(module.named_parameters())
+    persistent = module.state_dict().keys()
+    values |= {name: value for name, value in module.named_buffers() if name in persistent}
     return content, {name: value.detach() for name, value in values.items()}
 
 
@@ -163,9 +169,9 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _loaded(config: Any, weights: Mapping[str, Tensor], folder: Path) -> tuple[nn.Module, nn.Module | None]:
-    """The network without a pooler, and the masked language model around it, if the weights have all of its head."""
+    """The network without a pooler, and the language model around it, if the weights have all of its head."""
     _validate_size(module_class(config), config, weights, folder)
-    masked_cls = library().MODEL_FOR_MASKED_LM_MAPPING.get(type(config), None)
+    masked_cls = bridge_heads.class_of(config)
     if masked_cls is not None and bridge_heads.present(weights):
         masked, report = _filled(masked_cls, config, weights, {})
         if not report["missing_keys"] and not report["mismatched_keys"]:
@@ -344,12 +350,13 @@ def _runs_in_bf16(module: nn.Module, inputs: dict[str, Tensor]) -> bool:
     return bool(top.isfinite().all())
 
 
-def _fill(model: Model, encoder: nn.Module, head: bridge_heads.Found | None) -> None:
+def _fill(model: Model, encoder: nn.Module, head: Mapping[str, Tensor]) -> None:
     bridge: Any = model.encoder
     values = encoder.state_dict()  # which may have a pooler
     bridge.module.load_state_dict({name: values[name] for name in bridge.module.state_dict()})
-    if head is not None:
-        with torch.no_grad():
-            named = dict(model.head.named_parameters())
-            for name, value in head.weights.items():
-                named[name].copy_(value)
+    with torch.no_grad():
+        for name, parameter in model.head.named_parameters():
+            if name in head:
+                parameter.copy_(head[name])
+            elif name == "output.bias":  # which the library's head may not have
+                parameter.zero_()

@@ -1,4 +1,4 @@
-"""Masked-language-model heads of the `transformers` library, where they are made of the parts of textgraft's.
+"""Language-model heads of the `transformers` library, where they are made of the parts of textgraft's.
 
 A head that is assembled here is compared with the library's on random tokens before it is used.
 """
@@ -6,15 +6,23 @@ A head that is assembled here is compared with the library's on random tokens be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from textgraft.data.batch import Batch
-from textgraft.encoders.transformers_bridge import TransformersBridge, TransformersBridgeConfig, inputs_of
-from textgraft.heads.masked_language_model import MaskedLanguageModelConfig
+from textgraft.data.streams.permutation import PREDICTED
+from textgraft.encoders.transformers_bridge import (
+    PERMUTED,
+    TransformersBridge,
+    TransformersBridgeConfig,
+    inputs_of,
+    library,
+    library_config,
+)
+from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
 from textgraft.models.model import Model
 
 DENSE = (
@@ -30,12 +38,12 @@ DENSE = (
 """Dense layer and layer norm of a head, by the library's names."""
 TABLES = (
     *("cls.predictions.decoder", "lm_head.decoder", "predictions.decoder", "generator_lm_head", "pred_layer.proj"),
-    *("lm_head", "lm_predictions.lm_head", "decoder"),
+    *("lm_head", "lm_loss", "lm_predictions.lm_head", "decoder"),
 )
 """Output layers by the library's names."""
 BIASES = ("cls.predictions.bias", "lm_head.bias", "predictions.bias", "lm_predictions.lm_head.bias")
 """Biases of output layers that are kept apart from these."""
-PREFIXES = ("cls.predictions.", "lm_head.", "predictions.", "generator_", "lm_predictions.", "pred_layer.")
+PREFIXES = ("cls.predictions.", "lm_head.", "predictions.", "generator_", "lm_predictions.", "pred_layer.", "lm_loss.")
 """Beginnings of the names of a head's weights."""
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -53,10 +61,15 @@ DIFFERENCE = 1e-3
 
 @dataclass(frozen=True)
 class Found:
-    """A head's configuration, and its weights by textgraft's names."""
+    """A head's configuration, and the library's names for each weight, by textgraft's; a bias may have none."""
 
     config: MaskedLanguageModelConfig
-    weights: dict[str, Tensor]
+    names: dict[str, tuple[str, ...]]
+
+    def weights(self, library_model: nn.Module) -> dict[str, Tensor]:
+        """The values in the library's model, by textgraft's names."""
+        values = library_model.state_dict()
+        return {ours: values[theirs[0]] for ours, theirs in self.names.items() if theirs}
 
 
 def present(weights: Iterable[str]) -> bool:
@@ -64,18 +77,27 @@ def present(weights: Iterable[str]) -> bool:
     return any(name.startswith(PREFIXES) for name in weights)
 
 
+def class_of(config: Any) -> Any:
+    """The library's class of a network with its language-model head; None if it has none."""
+    transformers = library()
+    permuted = config.model_type in PERMUTED
+    classes = transformers.MODEL_FOR_CAUSAL_LM_MAPPING if permuted else transformers.MODEL_FOR_MASKED_LM_MAPPING
+    return classes.get(type(config), None)
+
+
 def head_of(masked: Any, config: Any, encoder: TransformersBridgeConfig) -> Found | None:
-    """The head of the library's masked language model; None if it is made of other parts."""
+    """The head of the library's language model; None if it is made of other parts."""
     modules: Mapping[str, nn.Module] = dict(masked.named_modules())
     values = masked.state_dict()
     table = next((n for n in TABLES if getattr(modules.get(n), "weight", None) is not None), None)
     weight = modules[table].weight if table is not None else masked.get_input_embeddings().weight
     if not isinstance(weight, Tensor) or weight.ndim != 2 or len(weight) != encoder.vocab_size:
         return None
-    names = [*([f"{table}.bias"] if table is not None else []), *BIASES]
-    bias = next((values[name] for name in names if name in values), torch.zeros(len(weight)))
+    biases = [*([f"{table}.bias"] if table is not None else []), *BIASES]
+    names = {"output.bias": tuple(name for name in biases if name in values)}
     tied = weight is masked.get_input_embeddings().weight
-    found = {"output.bias": bias} if tied else {"output.bias": bias, "output.weight": weight}
+    if not tied:
+        names["output.weight"] = (f"{table}.weight",)
     width = weight.shape[1]
     pair = next((pair for pair in DENSE if all(name in modules for name in pair)), None)
     if pair is None:
@@ -85,19 +107,47 @@ def head_of(masked: Any, config: Any, encoder: TransformersBridgeConfig) -> Foun
         dense, norm = (modules[name] for name in pair)
         activation = ACTIVATIONS.get(str(getattr(config, "hidden_act", "gelu")), "gelu")
         settings = {"activation": activation, "layer_norm_eps": float(getattr(norm, "eps", 1e-12))}
-        found |= {
-            f"{ours}.{part}": values[f"{name}.{part}"]
+        names |= {
+            f"{ours}.{part}": (f"{name}.{part}",)
             for ours, name in zip(("dense", "norm"), pair, strict=True)
             for part in ("weight", "bias")
             if f"{name}.{part}" in values
         }
         shape = tuple(getattr(dense, "weight", torch.empty(0)).shape)
-        fits = shape == (width, encoder.embedding_dim) and len(found) == 5 + (not tied)
+        fits = shape == (width, encoder.embedding_dim) and len(names) == 5 + (not tied)
     if not fits:
         return None
+    if encoder.model_type in PERMUTED:
+        settings["masked"] = PREDICTED
     table_dim = None if width == encoder.embedding_dim else width
     made = MaskedLanguageModelConfig(encoder.vocab_size, encoder.embedding_dim, tied, table_dim=table_dim, **settings)
-    return Found(made, found)
+    return Found(made, names)
+
+
+@torch.no_grad()
+def to_library(model: Model) -> Any:
+    """The library's model of an encoder with its language-model head; None where it has no such head."""
+    encoder, head = model.encoder, model.head
+    assert isinstance(encoder, TransformersBridge)
+    config = library_config(encoder.config.model_type, {**encoder.config.checkpoint, **encoder.config.dropouts})
+    cls = class_of(config)
+    if cls is None or not isinstance(head, MaskedLanguageModelHead):
+        return None
+    with torch.random.fork_rng(devices=[]):
+        masked = cls(config).float().eval()
+    found = head_of(masked, config, encoder.config)
+    if found is None:
+        return None
+    as_trained = replace(found.config, masked=head.config.masked, whole_words=head.config.whole_words)
+    if as_trained != head.config:
+        return None
+    getattr(masked, masked.base_model_prefix).load_state_dict(encoder.module.state_dict())
+    parameters = dict(masked.named_parameters(remove_duplicate=False))
+    ours = dict(head.named_parameters())
+    for name, theirs in found.names.items():
+        for one in theirs:
+            parameters[one].copy_(ours[name])
+    return masked if agrees(model, masked) else None
 
 
 @torch.no_grad()

@@ -43,6 +43,8 @@ class Batch:
     character_ids: Tensor | None = None  # (U, C) int64, character encodings of the words that `ids` number, 0 = padding
     from_right: Tensor | None = None  # (B, T) int64, input of the right-to-left direction, if it is not `ids`
     vectors: Tensor | None = None  # (B, T, D) word vectors of frozen models at these positions (word_features)
+    order: Tensor | None = None  # (B, T) int64, place in a factorisation order (XLNet): 1, 2, ...; 0 = seen by all
+    languages: Tensor | None = None  # (B, T) int64, the language of each text of a pair, by its number in the model
     features: Tensor | None = None  # (E, D) input of a classifier's head for each example, where it has been computed
 
     def to(self, device: torch.device) -> Batch:
@@ -89,7 +91,7 @@ class Batch:
         return replace(self, **(selected | cut))
 
 
-OF_POSITIONS = ("ids", "mask", "segments", "answerable", "from_right", "vectors")
+OF_POSITIONS = ("ids", "mask", "segments", "answerable", "from_right", "vectors", "order", "languages")
 """Names of the tensors that have a value for each position, besides targets."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -57,6 +58,7 @@ class Encoder(nn.Module):
         uses_characters: The input is words as characters (text.character_encoding), not token ids.
         recurrent: The encoder takes a step for each position, so that larger batches cost less a text.
         subword_pooling: The subword that represents a word, where it does not follow from the direction (data.words).
+        permuted: Its language model predicts tokens in a random order (`Batch.order`), not masked ones.
         method: Name of a model of the family in tables, once it is fine-tuned ("bert").
     """
 
@@ -67,6 +69,7 @@ class Encoder(nn.Module):
     uses_characters: ClassVar[bool] = False
     recurrent: ClassVar[bool] = True
     subword_pooling: ClassVar[SubwordPooling | None] = None
+    permuted: bool = False
     method: ClassVar[str]
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
@@ -98,6 +101,16 @@ class Encoder(nn.Module):
     @property
     def not_adaptable(self) -> str:
         """Reason why the encoder cannot be trained further without labels; empty if it can."""
+        return ""
+
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """Numbers of the languages that have an embedding of their own (XLM), by name; empty without such."""
+        return {}
+
+    @property
+    def other_pretraining(self) -> str:
+        """Objective that the encoder was pretrained with, where `adapt` trains another; empty where it is the same."""
         return ""
 
     def classifier(self) -> dict[str, Any]:

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.data.batch import Batch
+from textgraft.data.streams.permutation import PREDICTED
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.nn.cpu.precision import Linear, int8_is_enabled
+from textgraft.nn.two_streams import at_positions, permutation_mask, target_mapping
 
 INSTALL = 'Install it by: pip install "textgraft[transformers]"'
 ENCODER_PARTS = {
@@ -28,11 +30,14 @@ ENCODER_PARTS = {
 }
 """Encoder-decoders of which the encoder is used, with the library's class for it."""
 OTHER_OBJECTIVES = {
-    "xlnet": "it predicts tokens in a random order (permutation language modelling), which textgraft does not train",
     **dict.fromkeys(ENCODER_PARTS, "its decoder, which restores spans, is not part of the encoder"),
     "canine": "it masks characters, whose numbers are no vocabulary",
 }
-"""Reasons why a family's encoder cannot be trained further by masked tokens."""
+"""Reasons why a family's encoder cannot be trained further without labels."""
+OTHER_PRETRAINING = {"electra": "replaced-token detection, which needs a generator"}
+"""Objectives of families whose encoder `adapt` trains by masked tokens all the same."""
+PERMUTED = ("xlnet",)
+"""Families of two-stream attention, which predict tokens in a random order (permutation language modelling)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,8 @@ class TransformersBridge(Encoder):
     """Token ids, and segments where the network takes them, to one vector a position, by a network of `transformers`.
 
     Every layer's hidden states are returned with keep="all"; the last is the network's output, after a final
-    normalisation if it has one. There is no pooler. Raises UserError where the library is missing or does not have the
+    normalisation if it has one. There is no pooler. With `Batch.order` (XLNet) `top` is of the query stream, at the
+    positions to predict, and 0 elsewhere. Raises UserError where the library is missing or does not have the
     architecture.
     """
 
@@ -92,6 +98,7 @@ class TransformersBridge(Encoder):
     def __init__(self, config: TransformersBridgeConfig) -> None:
         super().__init__()
         self.config, self.output_dim, self.max_length = config, config.embedding_dim, config.max_length
+        self.permuted = config.model_type in PERMUTED
         self.module = new_module(library_config(config.model_type, {**config.checkpoint, **config.dropouts}))
         use_own_products(self.module)
 
@@ -119,6 +126,8 @@ class TransformersBridge(Encoder):
         with torch.autocast(kind, dtype=torch.get_autocast_dtype(kind), enabled=autocast):
             output = self.module(**inputs, output_hidden_states=every, return_dict=True)
         top: Tensor = output.last_hidden_state
+        if batch.order is not None:
+            return (at_positions(top, batch.order),)
         if not every:
             return (top,)
         states = output.hidden_states
@@ -157,7 +166,9 @@ class TransformersBridge(Encoder):
 
     @property
     def not_adaptable(self) -> str:
-        """Reason why the network cannot predict masked tokens; empty if it can."""
+        """Reason why the network has no objective without labels; empty if it has."""
+        if self.permuted:
+            return ""
         if reason := OTHER_OBJECTIVES.get(self.config.model_type):
             return reason
         from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
@@ -165,10 +176,27 @@ class TransformersBridge(Encoder):
         known = self.config.model_type in MASKED
         return "" if known else "the transformers library has no masked language model of this architecture"
 
+    @property
+    def other_pretraining(self) -> str:
+        """ELECTRA's replaced-token detection."""
+        return OTHER_PRETRAINING.get(self.config.model_type, "")
+
+    @property
+    def languages(self) -> Mapping[str, int]:
+        """As config.json names them (`lang2id`), else "0", "1", ...; empty for one language."""
+        checkpoint = self.config.checkpoint
+        count = int(checkpoint.get("n_langs", 1)) if checkpoint.get("use_lang_emb") else 1
+        names: dict[str, int] = checkpoint.get("lang2id") or {str(number): number for number in range(count)}
+        return names if count > 1 else {}
+
     def classifier(self) -> dict[str, Any]:
         """One linear layer on the vector of the token that stands for the text, or on the mean where there is none."""
         rates = [rate for name, rate in self.config.dropouts.items() if "hidden" in name or name.startswith("dropout")]
         return {**ONE_LAYER, "pooling": self.config.text_position, "input_dropout": max(rates, default=0.0)}
+
+    def masked_language_model(self) -> dict[str, Any]:
+        """XLNet's: the table on the last layer, and the share of tokens that are predicted."""
+        return {"transform": False, "masked": PREDICTED} if self.permuted else {}
 
     def layer_groups(self) -> list[LayerGroup]:
         """Embeddings, each block, and what is above the blocks."""
@@ -206,6 +234,13 @@ def inputs_of(config: TransformersBridgeConfig, batch: Batch) -> dict[str, Tenso
         inputs["position_ids"] = positions.expand_as(batch.ids)
     if config.model_type == "longformer":  # as the library's heads do: the first token attends to the whole text
         inputs["global_attention_mask"] = (torch.arange(mask.shape[1], device=mask.device) == 0) & mask
+    if batch.languages is not None:  # each text of a pair begins at the first position (Lample & Conneau 2019, §3.3)
+        assert batch.segments is not None
+        first = (mask & (batch.segments == 0)).sum(dim=1, keepdim=True)
+        positions = torch.arange(mask.shape[1], device=mask.device) - first * batch.segments
+        inputs |= {"langs": batch.languages, "position_ids": positions}
+    if batch.order is not None:
+        inputs |= {"perm_mask": permutation_mask(batch.order), "target_mapping": target_mapping(batch.order)}
     return inputs
 
 

@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class MaskedLanguageModelConfig:
     """Configuration of the head.
 
-    Held-out text always has 15 % masked, whatever `masked` is.
+    Held-out text always has 15 % masked (XLNet: a sixth predicted), whatever `masked` is.
 
     Args:
         vocab_size: V.
@@ -36,13 +36,13 @@ class MaskedLanguageModelConfig:
         tied: Share the output table with the embedding.
         next_sentence: Add next sentence prediction; needs an encoder with a pooler.
         layer_norm_eps: Epsilon of the layer norm.
-        masked: Share of tokens masked in training. More than the paper's 15 % gives more targets a step: Wettig et al.
-            2023 (arXiv:2202.08005) found 40 % better for large models too.
-        whole_words: Mask all subwords of a word together (data.streams.masking).
+        masked: Share of tokens predicted in training. More than the paper's 15 % gives more targets a step: Wettig et
+            al. 2023 (arXiv:2202.08005) found 40 % better for large models too.
+        whole_words: Predict all subwords of a word together (data.streams.masking).
         transform_bias: The dense layer and the layer norm have biases.
         table_dim: Width of the output table, where it is not D (ELECTRA, ALBERT).
         activation: A name of ACTIVATIONS.
-        transform: Dense layer, activation and layer norm below the table; XLM and Funnel have none.
+        transform: Dense layer, activation and layer norm below the table; XLM, XLNet and Funnel have none.
     """
 
     vocab_size: int

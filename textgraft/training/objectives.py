@@ -1,15 +1,18 @@
-"""Training objectives of language models: next token, masked tokens, or next and previous word."""
+"""Training objectives of language models: next token, masked or permuted tokens, or next and previous word."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
+from textgraft.data.streams.permutation import PREDICTED, PermutedStream
+from textgraft.data.streams.translations import TranslatedStream
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.text.character_encoding import CharacterEncodingTokenizer
@@ -55,16 +58,19 @@ class MaskedTokens:
     Rows are pairs if the head predicts the next sentence.
     """
 
+    rows: ClassVar[Callable[..., Any]] = MaskedStream
+    held_out_rate: ClassVar[float] = 0.15
+
     def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
         config: Any = model.head.config
         masking = {"rate": config.masked, "whole_words": config.whole_words}
-        return _masked(model, corpus, tokenizer, length=stage.bptt, rows=stage.batch_size, seed=seed, **masking)
+        return self._rows(model, corpus, tokenizer, length=stage.bptt, rows=stage.batch_size, seed=seed, **masking)
 
     def validator(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, tokens: float) -> Validator:
-        """A validator on the same masked tokens, 15 %, each time: `loss` in nats per masked token, and `perplexity`."""
+        """A validator on the same tokens each time, 15 %: `loss` in nats per predicted token, and `perplexity`."""
 
         def validate(model: Model, on_progress: ProgressCallback = no_progress) -> Scores:
-            stream = _masked(model, corpus, tokenizer, length=128, rows=32, seed=0)
+            stream = self._rows(model, corpus, tokenizer, length=128, rows=32, seed=0, rate=self.held_out_rate)
             nats, pair_nats, count, encoded = 0.0, 0.0, 0, 0
             for batch in stream.batches(0):
                 loss = model.loss(batch)
@@ -80,6 +86,29 @@ class MaskedTokens:
             return {**scores, "score": -(nats + pair_nats) / count}
 
         return validate
+
+    def _rows(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, **settings: Any) -> Any:
+        max_length = model.encoder.max_length or length
+        if getattr(model.head.config, "next_sentence", False):
+            settings["pairs"] = True
+        tokens = MaskingTokens.of(tokenizer)
+        return type(self).rows(corpus, tokens, length=min(length, max_length), **settings)
+
+
+class PermutedTokens(MaskedTokens):
+    """Prediction of the last sixth of each row's tokens in a random factorisation order (data.streams.permutation)."""
+
+    rows: ClassVar[Callable[..., Any]] = PermutedStream
+    held_out_rate: ClassVar[float] = PREDICTED
+
+
+class TranslatedTokens(MaskedTokens):
+    """Prediction of masked tokens of a sentence and its translation, each in sight of the other (streams.translations).
+
+    The corpus is a TranslatedCorpus.
+    """
+
+    rows: ClassVar[Callable[..., Any]] = TranslatedStream
 
 
 class BothDirections:
@@ -103,21 +132,14 @@ def _character_ids(tokenizer: Tokenizer) -> np.ndarray:
     return tokenizer.character_ids
 
 
-def _masked(
-    model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, rows: int, seed: int, **masking: Any
-) -> MaskedStream:
-    max_length = model.encoder.max_length or length
-    pairs = bool(getattr(model.head.config, "next_sentence", False))
-    tokens = MaskingTokens.of(tokenizer)
-    return MaskedStream(corpus, tokens, length=min(length, max_length), rows=rows, seed=seed, pairs=pairs, **masking)
-
-
 OBJECTIVES: dict[str, Objective] = {
     "language_model": NextToken(),
     "masked_language_model": MaskedTokens(),
     "bidirectional_language_model": BothDirections(),
 }
 """The objective of each language-model head, by the head's name."""
+PERMUTED = PermutedTokens()
+"""The objective of a head of masked tokens whose encoder hides tokens by an order in place of a mask."""
 
 
 def objective(model: Model, where: str) -> Objective:
@@ -139,4 +161,4 @@ def objective(model: Model, where: str) -> Objective:
             where=where,
             remedy="Adapt the language model first, then fine-tune the adapted one.",
         )
-    return OBJECTIVES[name]
+    return PERMUTED if model.encoder.permuted else OBJECTIVES[name]

@@ -16,6 +16,7 @@ import torch
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.streams.base import TokenSource
+from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 
 MASKED, RANDOM = 0.8, 0.1
@@ -32,6 +33,7 @@ class MaskingTokens:
         cls_id, sep_id, mask_id, pad_id: Ids of special tokens.
         special: Mask (V,) of tokens that are never masked and never inserted.
         continues: Mask (V,) of subwords that continue a word.
+        cls_last: [CLS] stands at the end of a text, after [SEP] (XLNet), not at its beginning.
     """
 
     cls_id: int
@@ -40,6 +42,7 @@ class MaskingTokens:
     pad_id: int
     special: np.ndarray
     continues: np.ndarray
+    cls_last: bool = False
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> MaskingTokens:
@@ -47,8 +50,11 @@ class MaskingTokens:
         if tokenizer.mask_id is None:
             remedy = "Train a WordPiece tokenizer, or take a published BERT's, RoBERTa's or ModernBERT's."
             raise UserError("this tokenizer has no [MASK] token.", remedy=remedy)
-        ids = tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id, tokenizer.pad_id
-        return cls(*ids, special=tokenizer.special, continues=tokenizer.continues)
+        cls_id, sep_id, cls_last = tokenizer.bos_id, tokenizer.eos_id, False
+        if isinstance(tokenizer, PretrainedTokenizer) and tokenizer.text_position == "last":
+            (sep_id, cls_id), cls_last = tokenizer.template.after[-2:], True
+        ids = cls_id, sep_id, tokenizer.mask_id, tokenizer.pad_id
+        return cls(*ids, special=tokenizer.special, continues=tokenizer.continues, cls_last=cls_last)
 
 
 def mask_tokens(
@@ -75,6 +81,24 @@ def mask_tokens(
     Returns:
         Masked ids (B, T), and targets (B, T): the original ids, IGNORE elsewhere.
     """
+    chosen = choose_tokens(ids, tokens, generator=generator, rate=rate, whole_words=whole_words)
+    draws = generator.random(ids.shape)
+    ordinary = np.flatnonzero(~tokens.special)
+    others = ordinary[generator.integers(len(ordinary), size=ids.shape)]
+    masked = np.where(chosen & (draws < MASKED), tokens.mask_id, ids)
+    masked = np.where(chosen & (draws >= MASKED) & (draws < MASKED + RANDOM), others, masked)
+    return masked, np.where(chosen, ids, IGNORE)
+
+
+def choose_tokens(
+    ids: np.ndarray,
+    tokens: MaskingTokens,
+    *,
+    generator: np.random.Generator,
+    rate: float = 0.15,
+    whole_words: bool = False,
+) -> np.ndarray:
+    """Mask (B, T) of the tokens to predict; arguments as for `mask_tokens`."""
     maskable = ~tokens.special[ids]
     quota = np.where(maskable.any(axis=1), np.maximum(1, np.rint(rate * maskable.sum(axis=1))), 0).astype(np.int64)
     order = generator.random(ids.shape)
@@ -84,12 +108,7 @@ def mask_tokens(
     else:
         ranks = np.where(maskable, order, np.inf).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
         chosen = ranks < quota[:, None]
-    draws = generator.random(ids.shape)
-    ordinary = np.flatnonzero(~tokens.special)
-    others = ordinary[generator.integers(len(ordinary), size=ids.shape)]
-    masked = np.where(chosen & (draws < MASKED), tokens.mask_id, ids)
-    masked = np.where(chosen & (draws >= MASKED) & (draws < MASKED + RANDOM), others, masked)
-    return masked, np.where(chosen, ids, IGNORE)
+    return chosen
 
 
 def _chosen_words(maskable: np.ndarray, continues: np.ndarray, limit: int, order: np.ndarray) -> np.ndarray:
@@ -115,11 +134,11 @@ def _chosen_words(maskable: np.ndarray, continues: np.ndarray, limit: int, order
 class MaskedStream:
     """Rows of `length` tokens of a corpus in random order with masked tokens.
 
-    Without `pairs`, [CLS] text [SEP]: the corpus is one sequence, cut at another offset in each epoch; where a document
-    begins inside a row its [CLS] becomes [SEP] (RoBERTa's FULL-SENTENCES). With `pairs`, [CLS] A [SEP] B [SEP] from
-    chunks of single documents, with segments, and `pair_targets` 0 where B follows A (half of the time) and 1 where B
-    is from another document. Unlike in the authors' code, borders between A and B need not be sentence borders, and
-    shorter rows occur only where a document is shorter.
+    Without `pairs`, [CLS] text [SEP] (XLNet: text [SEP] [CLS]): the corpus is one sequence, cut at another offset in
+    each epoch; where a document begins inside a row its [CLS] becomes [SEP] (RoBERTa's FULL-SENTENCES). With `pairs`,
+    [CLS] A [SEP] B [SEP] from chunks of single documents, with segments, and `pair_targets` 0 where B follows A (half
+    of the time) and 1 where B is from another document. Unlike in the authors' code, borders between A and B need not
+    be sentence borders, and shorter rows occur only where a document is shorter.
 
     Args:
         corpus: The tokens.
@@ -186,9 +205,10 @@ class MaskedStream:
         cls_id, sep_id = self.tokens.cls_id, self.tokens.sep_id
         texts = np.stack([self._read_cyclic(int(shifts[0]) + int(row) * size, size) for row in numbers])
         texts[texts == cls_id] = sep_id
-        edge = np.full((len(texts), 1), sep_id)
-        ids = np.concatenate([np.full_like(edge, cls_id), texts, edge], axis=1)
-        return self._masked_batch(ids, np.full(len(ids), ids.shape[1]), generator)
+        sep = np.full((len(texts), 1), sep_id)
+        cls = np.full_like(sep, cls_id)
+        ids = np.concatenate([texts, sep, cls] if self.tokens.cls_last else [cls, texts, sep], axis=1)
+        return self._batch(ids, np.full(len(ids), ids.shape[1]), generator)
 
     def _read_cyclic(self, start: int, size: int) -> np.ndarray:
         """`size` tokens from `start`, continuing at the beginning of the corpus."""
@@ -211,9 +231,9 @@ class MaskedStream:
             segments[row, middle:end] = 1
         lengths = np.array([len(a) + len(b) + 3 for a, b, _ in pairs])
         labels = torch.tensor([label for _, _, label in pairs])
-        return self._masked_batch(ids, lengths, generator, torch.from_numpy(segments), labels)
+        return self._batch(ids, lengths, generator, torch.from_numpy(segments), labels)
 
-    def _masked_batch(
+    def _batch(
         self,
         ids: np.ndarray,
         lengths: np.ndarray,
@@ -221,17 +241,15 @@ class MaskedStream:
         segments: torch.Tensor | None = None,
         pair_targets: torch.Tensor | None = None,
     ) -> Batch:
+        mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
+        return Batch(mask=mask, segments=segments, pair_targets=pair_targets, **self._hidden(ids, generator))
+
+    def _hidden(self, ids: np.ndarray, generator: np.random.Generator) -> dict[str, torch.Tensor]:
+        """The fields of a batch that hide tokens and say what they are."""
         masked, targets = mask_tokens(
             ids, self.tokens, generator=generator, rate=self.rate, whole_words=self.whole_words
         )
-        mask = torch.arange(ids.shape[1]) < torch.from_numpy(lengths)[:, None]
-        return Batch(
-            ids=torch.from_numpy(masked),
-            mask=mask,
-            targets=torch.from_numpy(targets),
-            segments=segments,
-            pair_targets=pair_targets,
-        )
+        return {"ids": torch.from_numpy(masked), "targets": torch.from_numpy(targets)}
 
 
 class _Documents:

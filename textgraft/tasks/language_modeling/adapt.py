@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +37,7 @@ from textgraft.training.driver import (
     work_folder,
 )
 from textgraft.training.loop import Run
-from textgraft.training.objectives import objective
+from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe
@@ -98,24 +99,42 @@ def adapt(
         validate_new_path(out, context.overwrite)
     model = model or default_models_for(texts).alone
     plan = _plan(texts, model, recipe, own_vocabulary, settings)
-    source, stage, task_objective = plan.source, plan.stage, objective(plan.source.model, str(model))
     if reuse and out.exists() and _is_result_of(plan.key, out, context.overwrite):
         return out
-    folder = work_folder(out, plan.identity)
     if plan.own_vocabulary:
-        source = move_to_vocabulary(source, _own_tokenizer(texts, source.tokenizer, folder / "tokenizer.json"))
-    train, valid = held_out(texts, source.tokenizer)
+        folder = work_folder(out, plan.identity)
+        tokenizer = _own_tokenizer(texts, plan.source.tokenizer, folder / "tokenizer.json")
+        plan = replace(plan, source=move_to_vocabulary(plan.source, tokenizer))
+    train, valid = held_out(texts, plan.source.tokenizer)
+    data = {"texts": len(texts), "sha256": plan.identity["texts"], "tokens": train.num_tokens}
+    return train_and_save(plan, train, valid, out, data=data, settings=settings, context=context)
+
+
+def train_and_save(
+    plan: Plan, train: Any, valid: Any, out: Path, *, data: dict[str, Any], settings: Settings, context: RunContext
+) -> Path:
+    """Train as planned, from where an interrupted run stopped, and save the model with its held-out scores.
+
+    Args:
+        plan: The adaptation.
+        train, valid: Corpora of the plan's objective.
+        out: Folder for the language model.
+        data: Facts about the data for run.json.
+        settings: Of the training.
+        context: Progress, and whether `out` may be replaced.
+    """
+    source, stage = plan.source, plan.stage
     adapted = with_dropout_of(stage, source.model)
-    stream = task_objective.stream(adapted, train, source.tokenizer, stage, settings.seed)
-    validate = task_objective.validator(adapted, valid, source.tokenizer, tokens=math.inf)
+    stream = plan.objective.stream(adapted, train, source.tokenizer, stage, settings.seed)
+    validate = plan.objective.validator(adapted, valid, source.tokenizer, tokens=math.inf)
     shown: dict[str, Any] = {"title": "adapt", "show": context.show}
+    folder = work_folder(out, plan.identity)
     source.model.to(resolve_device(settings.device))
     before = held_out_scores(validate, source.model, valid.num_tokens, **shown)
     run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
     with keep_freed_memory():
         drive(run, folder / "checkpoint.safetensors", **shown)
     after = held_out_scores(validate, adapted, valid.num_tokens, **shown)
-    data = {"texts": len(texts), "sha256": plan.identity["texts"], "tokens": train.num_tokens}
     about: dict[str, Any] = {"data": data, "recipe": plan.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
@@ -137,10 +156,11 @@ def validate_adapt(
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """An adaptation before training; `identity` is everything that the result depends on, `key` its hash."""
 
     source: Artifact
+    objective: Objective
     recipe: str
     stage: Stage
     own_vocabulary: bool
@@ -151,14 +171,11 @@ class _Plan:
         return content_hash(self.identity.items())
 
 
-def _plan(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> _Plan:
+def _plan(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: bool, settings: Settings) -> Plan:
     """The plan of an adaptation. Raises UserError for a recipe without adapt phases, and for other models."""
     source = with_language_model_head(loading.load_network(model), settings.seed)
-    objective(source.model, str(model))
-    recipe = source.recommended_recipe(recipe)
-    stage = load_recipe(recipe).adapt
-    if not stage.phases:
-        raise UserError("this recipe has no phases for adapting.", where=recipe, remedy="Name one that has.")
+    task_objective = objective(source.model, str(model))
+    recipe, stage = stage_of(source, recipe)
     own_vocabulary = own_vocabulary or source.tokenizer.tokens == list(MARKS)
     identity = {
         "stage": "adapt",
@@ -169,7 +186,16 @@ def _plan(texts: Sequence[str], model: str | Path, recipe: str, own_vocabulary: 
         "settings": settings.identity(),
         "own_vocabulary": own_vocabulary,
     }
-    return _Plan(source, recipe, stage, own_vocabulary, identity)
+    return Plan(source, task_objective, recipe, stage, own_vocabulary, identity)
+
+
+def stage_of(source: Artifact, recipe: str) -> tuple[str, Stage]:
+    """The recipe for a model, and its stage of adapting. Raises UserError for one without phases."""
+    recipe = source.recommended_recipe(recipe)
+    stage = load_recipe(recipe).adapt
+    if not stage.phases:
+        raise UserError("this recipe has no phases for adapting.", where=recipe, remedy="Name one that has.")
+    return recipe, stage
 
 
 def _is_result_of(key: str, out: Path, overwrite: bool) -> bool:
@@ -260,6 +286,9 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     if reason := encoder.not_adaptable:
         message = f"this encoder cannot be adapted to unlabelled texts: {reason}."
         raise UserError(message, remedy="Fine-tune it without adapting, or adapt another model.")
+    if pretraining := encoder.other_pretraining:
+        message = f"this encoder was pretrained by {pretraining}; it is adapted by masked tokens, with a new head."
+        warnings.warn(message, stacklevel=4)
     by_characters = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",
