@@ -221,6 +221,7 @@ HEADS |= {
     "translate": {**TRANSLATION, "num_layers": 2, "score": "general"},
     "translate-additive-near": {**TRANSLATION, "num_layers": 1, "score": "additive", "reach": "local-p"},
     "translate-location-near": {**TRANSLATION, "num_layers": 1, "score": "location", "reach": "local-m"},
+    "translate-hard": {**TRANSLATION, "num_layers": 1, "score": "general", "reach": "hard"},
     "translate-content": {**TRANSLATION, "num_layers": 1, "score": "content", "hidden_dim": 8, "words_dim": 6},
     "translate-dot": {**TRANSLATION, "num_layers": 1, "score": "dot", "hidden_dim": 8, "words_dim": 6},
     "translate-scaled-dot": {**TRANSLATION, "num_layers": 1, "score": "scaled_dot", "hidden_dim": 8, "words_dim": 6},
