@@ -24,6 +24,7 @@ from families import (
     embedded,
     gradients,
     made,
+    reached,
     shows_positions,
     some_rows,
     tied_head,
@@ -86,9 +87,9 @@ def test_batch_equals_one_by_one(encoder: str, head: str) -> None:
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
 def test_padding_is_invisible(encoder: str, head: str, training: bool) -> None:
     """Three more columns of arbitrary tokens change neither the loss nor any gradient."""
-    model = made(encoder, head).train(training)
     results = []
     for extra in (0, 3):
+        model = made(encoder, head).train(training)  # anew: hard attention keeps a moving average of its losses
         torch.manual_seed(2)  # sampled softmax draws its sample
         results.append(gradients(model, drawn_batch(model, extra=extra)))
     (total, count, found), (padded_total, padded_count, padded) = results
@@ -168,12 +169,12 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(encoder: str, he
     model = made(encoder, head, dropout=1.0)
     again = made(encoder, head, dropout=1.0).values()
     assert all(torch.equal(again[name], value) for name, value in model.values().items())
-    model.train()
     batch = drawn_batch(model)
     results = []
     for seed in (3, 3, 4):
+        fresh = made(encoder, head, dropout=1.0).train()
         torch.manual_seed(seed)
-        results.append(gradients(model, batch)[::2])
+        results.append(gradients(fresh, batch)[::2])
     (total, found), (same_total, same), (other_total, _) = results
     assert torch.equal(total, same_total)
     assert all(torch.equal(found[name], same[name]) for name in found)
@@ -200,6 +201,8 @@ def test_bf16_is_close_to_fp32(encoder: str, head: str) -> None:
         low_total, _, low = gradients(model, batch)
     torch.testing.assert_close(low_total, total, rtol=0.02, atol=0.02)
     assert all(gradient.dtype == torch.float32 for gradient in low.values())
+    if HEADS[head].get("reach") == "hard":
+        return  # of weights so alike, rounding may make another the highest
     one, other = (torch.cat([g.flatten() for g in grads.values()]) for grads in (found, low))
     # What is learned from options is learned from differences between them, in which rounding weighs more.
     least = 0.98 if HEADS[head]["name"] == "choice" else 0.995
@@ -316,7 +319,7 @@ def test_looks_only_where_its_direction_allows(encoder: str, position: int) -> N
             allowed = positions <= position
         case _:
             allowed = torch.ones(9, dtype=torch.bool)
-    assert torch.equal(moved, allowed)
+    assert torch.equal(moved, allowed & reached(encoder, position, positions))
 
 
 @every_encoder

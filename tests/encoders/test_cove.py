@@ -161,6 +161,8 @@ def written_out(model: Model, keys: Tensor, targets: list[int], reach: str) -> t
         weights = scores.masked_fill(~allowed, -torch.inf).softmax(0)
         if reach == "local-p":
             weights = weights * torch.exp(-((torch.arange(len(keys)) - centre) ** 2) / 2)
+        if reach == "hard":
+            weights = (torch.arange(len(keys)) == weights.argmax()).float()
         fed = torch.tanh(head.combined(torch.cat([weights @ keys, x])))
         logits = head.output.weight @ fed + head.output.bias
         loss = loss - logits.log_softmax(0)[target]

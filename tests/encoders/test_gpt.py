@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import ScatteredStream
-from textgraft.encoders.gpt import GPT, GPTConfig
+from textgraft.encoders.gpt import GPT, PATTERNS, GPTConfig
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
 from textgraft.models.model import Model
 from textgraft.training.loop import Run
@@ -39,23 +39,37 @@ def texts(rows: int = 2, steps: int = 12) -> Batch:
     return Batch(ids=ids, mask=torch.ones_like(ids, dtype=torch.bool))
 
 
+def convolved(x: Tensor, layer: nn.Linear) -> Tensor:
+    """x (T, D) through a convolution of kernel and stride 3 with the layer's weights, by torch's own."""
+    kernel = layer.weight.unflatten(1, (3, -1)).transpose(1, 2)
+    return F.conv1d(x.T[None], kernel, layer.bias, stride=3)[0].T
+
+
 def by_formula(encoder: GPT, ids: Tensor) -> Tensor:
     """One text (T,) -> (T, D) by the papers' equations, position by position and head by head."""
     c = encoder.config
     x = encoder.embedding.weight[ids] + encoder.positions.weight[: len(ids)]
     size = c.embedding_dim // c.num_heads
     for number, layer in enumerate(encoder.layers):
-        banded = c.attention == "banded" or (c.attention == "alternating" and number in (1, 3, 5))
+        odd = number in (1, 3, 5)
+        banded = c.attention == "banded" or (c.attention == "alternating" and odd)
+        local = c.attention == "local" or (c.attention == "local-compressed" and not odd)
+        compressed = c.attention == "compressed" or (c.attention == "local-compressed" and odd)
         y = layer.attention_norm(x) if c.norm == "pre" else x
         query, key, value = layer.attention.inputs(y).split(c.embedding_dim, dim=-1)
+        if compressed:
+            key, value = (
+                convolved(x, kernel) for x, kernel in ((key, layer.attention.keys), (value, layer.attention.values))
+            )
         rows = []
         for t in range(len(ids)):
-            first = max(0, t - c.window + 1) if banded else 0
+            first = max(0, t - c.window + 1) if banded else t - t % c.window if local else 0
+            end = sum(3 * j + 2 <= t for j in range(len(ids))) if compressed else t + 1
             heads = []
             for h in range(c.num_heads):
                 part = slice(h * size, (h + 1) * size)
-                scores = key[first : t + 1, part] @ query[t, part] / math.sqrt(size)
-                heads.append(scores.softmax(0) @ value[first : t + 1, part])
+                scores = key[first:end, part] @ query[t, part] / math.sqrt(size)
+                heads.append(scores.softmax(0) @ value[first:end, part])
             rows.append(torch.cat(heads))
         x = x + layer.attention.output(torch.stack(rows))
         x = x if c.norm == "pre" else layer.attention_norm(x)
@@ -67,21 +81,39 @@ def by_formula(encoder: GPT, ids: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("attention", ["dense", "banded", "alternating"])
+@pytest.mark.parametrize("attention", PATTERNS)
 def test_the_equations(norm: str, attention: str) -> None:
     encoder, batch = gpt(norm=norm, attention=attention, window=3, num_layers=3).double(), texts()
     for row, found in enumerate(encoder(batch).top):
         torch.testing.assert_close(found, by_formula(encoder, batch.ids[row]), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("attention", "reach"), [("banded", 4), ("alternating", 11)])
+@pytest.mark.parametrize(
+    ("attention", "reach"), [("banded", 4), ("alternating", 11), ("local", 2), ("local-compressed", 11)]
+)
 def test_how_far_a_band_reaches(attention: str, reach: int) -> None:
-    """Two layers of window 3 carry a token four positions on; a dense layer below them, everywhere."""
+    """Two layers of window 3 carry a token four positions on, blocks of 3 to their end; other layers, everywhere."""
     encoder, batch = gpt(attention=attention, window=3), texts()
     other = batch.ids.clone()
     other[:, 0] = (other[:, 0] + 1) % V
     moved = (encoder(batch).top != encoder(replace(batch, ids=other)).top).any(dim=2).any(dim=0)
     assert moved.nonzero().max() == reach
+
+
+@pytest.mark.parametrize("attention", ["local", "compressed", "local-compressed"])
+def test_what_blocks_keep_of_a_text(attention: str) -> None:
+    """Step by step they equal one pass; kept are an unfinished block, and a third of the text in compressed layers."""
+    encoder, batch = gpt(attention=attention, window=4), texts()
+    state, tops = encoder.initial_state(2), []
+    for t in range(12):
+        encoded = encoder(Batch(batch.ids[:, t : t + 1], batch.mask[:, t : t + 1]), encoder.with_room(state))
+        state = encoded.state
+        assert state is not None
+        kept = {"local": [min(3, t + 1)], "compressed": [min(2, t + 1), (t + 1) // 3]}
+        for index, layer in enumerate(state[1:]):
+            assert [part.shape for part in layer] == [(2, n, 16) for n in kept[encoder.config.layer_attention(index)]]
+        tops.append(encoded.top)
+    torch.testing.assert_close(torch.cat(tops, dim=1), encoder(batch).top, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("attention", ["dense", "alternating"])
@@ -140,6 +172,8 @@ def test_a_text_too_long_is_refused_and_padding_does_not_count() -> None:
         ({"num_heads": 3}, "3 heads do not divide a width of 8"),
         ({"num_heads": 0}, "0 heads"),
         ({"attention": "banded", "window": 0}, "window: 0 is out of range"),
+        ({"attention": "local", "window": 0}, "window: 0 is out of range"),
+        ({"attention": "compressed", "compression": 0}, "compression: 0 is out of range"),
     ],
 )
 def test_shapes_that_cannot_be(settings: dict[str, Any], complaint: str) -> None:

@@ -62,6 +62,9 @@ ENCODERS |= {
     "gpt-pre": {**GPT, "norm": "pre", "num_layers": 4},
     "gpt-banded": {**GPT, "attention": "banded", "window": 5},
     "gpt-alternating": {**GPT, "attention": "alternating", "window": 3},
+    "gpt-local": {**GPT, "attention": "local", "window": 4},
+    "gpt-compressed": {**GPT, "attention": "compressed", "norm": "post"},
+    "gpt-local-compressed": {**GPT, "attention": "local-compressed", "window": 5, "num_layers": 4},
 }
 TRANSFORMER_XL = {"name": "transformer_xl", "vocab_size": V, "embedding_dim": 6, "hidden_dim": 10, "num_layers": 2}
 TRANSFORMER_XL |= {"num_heads": 2, "memory_length": 12, "attention_dropout": 0.1}
@@ -218,6 +221,7 @@ HEADS |= {
     "translate": {**TRANSLATION, "num_layers": 2, "score": "general"},
     "translate-additive-near": {**TRANSLATION, "num_layers": 1, "score": "additive", "reach": "local-p"},
     "translate-location-near": {**TRANSLATION, "num_layers": 1, "score": "location", "reach": "local-m"},
+    "translate-hard": {**TRANSLATION, "num_layers": 1, "score": "general", "reach": "hard"},
     "translate-content": {**TRANSLATION, "num_layers": 1, "score": "content", "hidden_dim": 8, "words_dim": 6},
     "translate-dot": {**TRANSLATION, "num_layers": 1, "score": "dot", "hidden_dim": 8, "words_dim": 6},
     "translate-scaled-dot": {**TRANSLATION, "num_layers": 1, "score": "scaled_dot", "hidden_dim": 8, "words_dim": 6},
@@ -228,6 +232,18 @@ def direction(encoder: str) -> str:
     """What a position may look at; the recurrent families say so in their config."""
     below = ENCODERS[encoder]
     return below.get("direction", "both" if below["name"] in SEE_ALL else "left")
+
+
+def reached(encoder: str, position: int, others: Tensor) -> Tensor:
+    """Which of `others` can depend on a position, in the direction of the encoder."""
+    below = ENCODERS[encoder]
+    match below.get("attention"):
+        case "local":  # no layer sees across the border of a block
+            return others // below["window"] == position // below["window"]
+        case "compressed":  # a position is seen with its group of three, when that is complete
+            return (others == position) | (others >= position // 3 * 3 + 2)
+        case _:
+            return torch.ones_like(others, dtype=torch.bool)
 
 
 def fits(encoder: str, head: str) -> bool:

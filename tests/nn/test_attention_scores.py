@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from textgraft.core.errors import UserError
-from textgraft.nn.attention_scores import REACHES, SCORES, Location, Reach, new_attention
+from textgraft.nn.attention import attend, surrounding
+from textgraft.nn.attention_scores import (
+    REACHES,
+    SCORES,
+    Hard,
+    Location,
+    Reach,
+    new_attention,
+    self_attention_weights,
+)
 
 B, S, WIDTH = 3, 7, 6
 LENGTHS = (7, 4, 1)
@@ -81,7 +90,7 @@ def weights_by_loops(score: str, module: Reach, reach: str, step: int) -> list[l
             named = {name: p.detach() for name, p in module.named_parameters()}
             hidden = torch.tanh(named["hidden.weight"] @ query[b])
             centre = (length - 1) / (1 + math.exp(-float(named["centre.weight"][0] @ hidden)))
-        near = [s for s in range(length) if reach == "global" or abs(s - centre) <= module.window]
+        near = [s for s in range(length) if reach in ("global", "hard") or abs(s - centre) <= module.window]
         total = sum(math.exp(scores[s]) for s in near)
         row = [math.exp(scores[s]) / total if s in near else 0.0 for s in range(length)]
         if reach == "local-p":
@@ -122,6 +131,54 @@ def test_weights_are_shares_of_what_is_there(score: str, reach: str, window: int
         torch.testing.assert_close(totals, torch.ones(B, dtype=torch.float64))
     else:
         assert bool((totals > 0).all())
+
+
+def test_hard_attention_samples_by_the_weights_in_training_and_takes_the_highest_elsewhere() -> None:
+    module = made("dot", "hard")
+    weights = torch.tensor([[0.1, 0.0, 0.6, 0.3, 0.0]])
+    assert module.eval().selected(weights).tolist() == [[0, 0, 1, 0, 0]]
+    torch.manual_seed(0)
+    drawn = module.train().selected(weights.expand(20_000, -1))
+    assert bool((drawn.sum(dim=1) == 1).all())
+    assert drawn[:, [1, 4]].sum() == 0
+    torch.testing.assert_close(drawn.mean(dim=0), weights[0], rtol=0, atol=4 * math.sqrt(0.25 / 20_000))
+    torch.manual_seed(3)
+    padded = module.selected(torch.nn.functional.pad(weights, (0, 4)).expand(50, -1))
+    torch.manual_seed(3)
+    assert torch.equal(padded[:, :5], module.selected(weights.expand(50, -1)))
+
+
+def test_the_gradient_of_hard_attention_by_hand() -> None:
+    """Two words of one text: - sum of (gains from the word on) log p - the entropy's share, and the new baseline."""
+    module = made("dot", "hard")
+    assert isinstance(module, Hard)
+    module.baseline.fill_(-1.0)
+    weights = torch.tensor([[[0.25, 0.75], [0.5, 0.5], [0.9, 0.1]]])
+    chosen = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]])
+    counted = torch.tensor([[True, True, False]])
+    found = module.surrogate(weights, chosen, torch.tensor([[-3.0, -0.5, -9.0]]), counted)
+    gains = (-2.0 + 0.5, 0.5)
+    entropy = -0.25 * math.log(0.25) - 0.75 * math.log(0.75) + math.log(2)
+    wanted = -gains[0] * math.log(0.25) - gains[1] * math.log(0.5) - Hard.ENTROPY * entropy
+    assert float(found) == pytest.approx(wanted, rel=1e-5)
+    assert float(module.baseline) == pytest.approx(0.9 * -1.0 + 0.1 * (-3.5 / 2))
+
+
+def test_self_attention_is_attention_whose_queries_are_the_text() -> None:
+    """scaled_dot and global: softmax(X Xᵀ / √K); local-m: the same within a band; hard: one position each."""
+    _, x, mask = drawn()
+    whole = self_attention_weights(made("scaled_dot"), x, mask)
+    scores = (x @ x.transpose(1, 2) / math.sqrt(WIDTH)).masked_fill(~mask[:, None], -torch.inf)
+    torch.testing.assert_close(whole, scores.float().softmax(dim=2))
+    torch.testing.assert_close(
+        whole.double() @ x, attend(*(x[:, None],) * 3, mask[:, None, None])[:, 0], rtol=1e-5, atol=1e-6
+    )
+    near = self_attention_weights(made("scaled_dot", "local-m", window=2), x, mask)
+    banded = scores.masked_fill(~surrounding(S, 2), -torch.inf)
+    torch.testing.assert_close(near[0], banded[0].float().softmax(dim=1))
+    one = self_attention_weights(made("scaled_dot", "hard").eval(), x, mask)
+    assert torch.equal(one.argmax(dim=2), whole.argmax(dim=2))
+    assert torch.equal(one.sum(dim=2), torch.ones(B, S))
 
 
 def test_locations_behind_the_last_that_has_weights_are_not_looked_at() -> None:

@@ -154,10 +154,15 @@ def test_an_untransposed_matrix_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("encoder", "head"),
-    [({"attention": "banded"}, {}), ({}, {"bias": True}), ({}, {"output_layer": "adaptive"})],
+    [
+        ({"attention": "banded"}, {}),
+        ({"attention": "local-compressed"}, {}),
+        ({}, {"bias": True}),
+        ({}, {"output_layer": "adaptive"}),
+    ],
 )
 def test_what_their_gpt_cannot_be_is_refused(encoder: dict[str, Any], head: dict[str, Any]) -> None:
     description = converted(theirs("gpt2")).describe()
     model = build({"encoder": description["encoder"] | encoder, "head": description["head"] | head})
-    with pytest.raises(UserError, match="no banded attention, no bias"):
+    with pytest.raises(UserError, match="dense attention only, no bias"):
         to_huggingface(model)

@@ -49,7 +49,7 @@ def train(
         ),
     ] = None,
     reach: Annotated[
-        str | None, typer.Option("--reach", help="Attention span: global, local-m or local-p; else the recipe's.")
+        str | None, typer.Option("--reach", help="Attention span: global, hard, local-m or local-p; else the recipe's.")
     ] = None,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=2, help="Longer sentences are left out.")] = 100,
     bleu: Annotated[

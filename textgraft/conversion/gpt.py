@@ -145,8 +145,8 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Convert to config.json and weights for transformers' GPT2LMHeadModel or OpenAIGPTLMHeadModel.
 
     Raises:
-        UserError: The library cannot represent the model: banded attention, a bias on the output, or an adaptive output
-            layer.
+        UserError: The library cannot represent the model: an attention that is not dense, a bias on the output, or an
+            adaptive output layer.
     """
     encoder, head = model.encoder, model.head
     if not isinstance(encoder, GPT) or not isinstance(head, LanguageModelHead):
@@ -154,7 +154,7 @@ def to_huggingface(model: Model) -> tuple[dict[str, Any], dict[str, Tensor]]:
     c = encoder.config
     if c.attention != "dense" or head.config.bias or not isinstance(head.output, FullSoftmax):
         raise UserError(
-            "transformers' GPT has no banded attention, no bias on the output and no adaptive output layer.",
+            "transformers' GPT has dense attention only, no bias on the output and no adaptive output layer.",
             remedy="Train with attention 'dense', bias = false and output layer 'chunked', 'sampled' or 'full'.",
         )
     model_type = next(name for name, norm in NORMS.items() if norm == c.norm)

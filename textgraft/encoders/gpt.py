@@ -3,10 +3,11 @@
 A left-to-right Transformer decoder: token and learned position embeddings, blocks of masked self-attention and a
 feed-forward layer four times as wide, each with a residual connection. GPT normalises after each of these ("post");
 GPT-2 before each, once more at the top, and initialises the weights that end a residual branch smaller ("pre"). GPT-3
-is GPT-2 with every other layer locally banded. GELU is the tanh approximation that all three were trained with.
+is GPT-2 with every other layer locally banded. GELU is the tanh approximation that all three were trained with. For
+long texts there are local and memory-compressed attention as well.
 
-Source: Radford et al. 2018; Radford et al. 2019; Brown et al. 2020. Differs from the papers in one thing: all weights
-start from N(0, 0.02), positions too, where GPT-2's code has 0.01.
+Source: Radford et al. 2018; Radford et al. 2019; Brown et al. 2020; Liu et al. 2018, arXiv:1801.10198, §4.2.4. Differs
+from the papers in one thing: all weights start from N(0, 0.02), positions too, where GPT-2's code has 0.01.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from textgraft.data.batch import Batch
 from textgraft.data.sequences import Direction
 from textgraft.encoders.base import ONE_LAYER, Encoded, Encoder, LayerGroup, State
 from textgraft.nn.attention import Attention, banded, causal
+from textgraft.nn.block_attention import Blocks, CompressedAttention, LocalAttention
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
@@ -30,7 +32,15 @@ from textgraft.nn.gelu import gelu
 from textgraft.nn.key_value_cache import cache_with_room, empty_cache, position_ids
 
 NORMS = ("post", "pre")
-PATTERNS = ("dense", "banded", "alternating")
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "dense": ("dense",),
+    "banded": ("banded",),
+    "alternating": ("dense", "banded"),
+    "local": ("local",),
+    "compressed": ("compressed",),
+    "local-compressed": ("local", "compressed"),
+}
+"""The attention of the layers, from the bottom; the layers above repeat it."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +49,12 @@ class GPTConfig:
 
     Args:
         norm: "post" (GPT) or "pre" (GPT-2 and GPT-3).
-        attention: "dense"; "banded", where a layer attends to `window` positions including the current one; or
-            "alternating", where layers 2, 4, 6, … are banded.
+        attention: "dense"; "banded", where a layer attends to `window` positions including the current one; "local",
+            to the current block of `window` positions; "compressed", to every complete group of `compression`
+            positions, as one; "alternating", where layers 2, 4, 6, … are banded and the others dense; or
+            "local-compressed", where they are compressed and the others local.
+        window: Positions of a band or a local block.
+        compression: Positions that compressed attention makes one, kernel and stride of its convolution.
         hidden_dropout: Dropout of each residual branch.
     """
 
@@ -50,33 +64,49 @@ class GPTConfig:
     num_heads: int = 12
     max_length: int = 1024
     norm: Literal["post", "pre"] = "pre"
-    attention: Literal["dense", "banded", "alternating"] = "dense"
+    attention: Literal["dense", "banded", "alternating", "local", "compressed", "local-compressed"] = "dense"
     window: int = 256
+    compression: int = 3
     embedding_dropout: float = 0.1
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
     layer_norm_eps: float = 1e-5
 
+    def layer_attention(self, index: int) -> str:
+        """The attention of layer `index`, counted from 0: dense, banded, local or compressed."""
+        pattern = PATTERNS[self.attention]
+        return pattern[index % len(pattern)]
+
+
+def _new_attention(config: GPTConfig, kind: str) -> Attention:
+    width, heads, dropout = config.embedding_dim, config.num_heads, config.attention_dropout
+    if kind == "compressed":
+        return CompressedAttention(width, heads, config.compression, dropout=dropout)
+    return (LocalAttention if kind == "local" else Attention)(width, heads, dropout=dropout)
+
 
 class Block(nn.Module):
     """Attention and a feed-forward layer, each with a residual connection."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig, index: int) -> None:
         super().__init__()
         width = config.embedding_dim
         self.pre, self.dropout = config.norm == "pre", config.hidden_dropout
-        self.attention = Attention(width, config.num_heads, dropout=config.attention_dropout)
+        self.attention = _new_attention(config, config.layer_attention(index))
         self.attention_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.widen = Linear(width, 4 * width)
         self.narrow = Linear(4 * width, width)
         self.feed_forward_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(
-        self, x: Tensor, mask: Tensor, past: tuple[Tensor, ...], start: int
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """x (B, T, D) -> the same shape, and the keys and values of all positions, `start` of `past` first."""
+        self, x: Tensor, reach: Tensor | Blocks, past: tuple[Tensor, ...], start: int
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """x (B, T, D) -> the same shape, and the keys and values so far, `start` positions of `past` first.
+
+        `reach` is the mask of the attention, or the blocks of a local or compressed one.
+        """
         y = self.attention_norm(x) if self.pre else x
-        y, cache = self.attention(y, mask, (past[0], past[1]) if past else None, start)
+        y, cache = self.attention(y, reach, past or None, start)
         x = x + dropout(y, self.dropout, self.training)
         x = x if self.pre else self.attention_norm(x)
         y = self.feed_forward_norm(x) if self.pre else x
@@ -109,10 +139,12 @@ class GPT(Encoder):
             raise UserError(message, where="num_heads", remedy="Make embedding_dim a multiple of num_heads.")
         if config.attention != "dense" and config.window < 1:
             raise UserError(f"{config.window} is out of range.", where="window", remedy="Give 1 or more.")
+        if config.compression < 1:
+            raise UserError(f"{config.compression} is out of range.", where="compression", remedy="Give 1 or more.")
         self.config, self.output_dim, self.max_length = config, config.embedding_dim, config.max_length
         self.embedding = Embedding(config.vocab_size, config.embedding_dim)
         self.positions = nn.Embedding(config.max_length, config.embedding_dim)
-        self.layers = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(Block(config, index) for index in range(config.num_layers))
         self.norm = nn.LayerNorm(config.embedding_dim, eps=config.layer_norm_eps) if config.norm == "pre" else None
         self._init_weights()
 
@@ -134,28 +166,31 @@ class GPT(Encoder):
         return empty_cache(rows, self.config.num_layers, self.embedding.weight.device)
 
     def with_room(self, state: State) -> State:
-        """A cache with free positions at the end."""
-        return cache_with_room(state)
+        """A cache with free positions at the end; attention in blocks keeps too little to need them."""
+        in_blocks = any(isinstance(layer.attention, LocalAttention) for layer in self.layers)
+        return state if in_blocks else cache_with_room(state)
 
     def forward(self, batch: Batch, state: State | None = None, *, keep: Literal["top", "all"] = "top") -> Encoded:
         """Encode (B, T) ids as (B, T, D); a state is returned only where one is passed in (`initial_state` begins).
 
         The state is the mask (B, S) of the S positions so far and each layer's keys and values (B, H, S or more, D /
-        H): it grows with the text, a cost that training windows do not need.
+        H): it grows with the text, a cost that training windows do not need. Local layers keep those of the current
+        block alone, and compressed ones a `compression`-th of all (nn.block_attention).
 
         Raises:
             UserError: A text has more than `max_length` tokens.
         """
-        config, steps = self.config, batch.ids.shape[1]
+        config = self.config
         (before,), *caches = state if state is not None else ((batch.mask[:, :0],), *((),) * config.num_layers)
         real = torch.cat([before, batch.mask], dim=1)
         start = before.shape[1]
         x = self.embedding(batch.ids) + self.positions(position_ids(real, config.max_length)[:, start:])
         x = dropout(x, config.embedding_dropout, self.training)
-        masks = self._attention_masks(steps, real)
+        kinds = [config.layer_attention(index) for index in range(config.num_layers)]
+        reaches = {kind: self._reach(kind, before, batch.mask, real) for kind in set(kinds)}
         kept, new_state = [x], [(real,)]
-        for index, (layer, past) in enumerate(zip(self.layers, caches, strict=True)):
-            x, cache = layer(x, masks[self._is_banded(index)], past, start)
+        for layer, kind, past in zip(self.layers, kinds, caches, strict=True):
+            x, cache = layer(x, reaches[kind], past, start)
             new_state.append(cache)
             kept.append(x)
         if self.norm is not None:
@@ -165,15 +200,14 @@ class GPT(Encoder):
         out = tuple(new_state) if state is not None else None
         return Encoded(top=x.to(dtype), mask=batch.mask, layers=layers, state=out)
 
-    def _is_banded(self, index: int) -> bool:
-        return self.config.attention == "banded" or (self.config.attention == "alternating" and index % 2 == 1)
-
-    def _attention_masks(self, steps: int, real: Tensor) -> dict[bool, Tensor]:
-        """Attention masks (B, 1, steps, S) of the last `steps` positions, for banded layers and for dense ones."""
-        patterns = {False: causal(steps, real.shape[1], real.device)}
-        if self.config.attention != "dense":
-            patterns[True] = banded(steps, real.shape[1], self.config.window, real.device)
-        return {is_banded: pattern & real[:, None, None, :] for is_banded, pattern in patterns.items()}
+    def _reach(self, kind: str, before: Tensor, new: Tensor, real: Tensor) -> Tensor | Blocks:
+        """The attention mask (B, 1, T, S) of the T new positions, or their blocks, for layers of this attention."""
+        if kind in ("local", "compressed"):
+            return Blocks(self.config.window if kind == "local" else self.config.compression, before, new)
+        steps, keys = new.shape[1], real.shape[1]
+        dense = kind == "dense"
+        pattern = causal(steps, keys, real.device) if dense else banded(steps, keys, self.config.window, real.device)
+        return pattern & real[:, None, None, :]
 
     def classifier(self) -> dict[str, Any]:
         """One linear layer on the last token's vector (Radford et al. 2018, §3.2)."""

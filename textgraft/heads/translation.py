@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.encoders.base import Encoded, State
 from textgraft.heads.base import Head, Loss
-from textgraft.nn.attention_scores import new_attention
+from textgraft.nn.attention_scores import Hard, new_attention
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.recurrent import LSTMLayer
 from textgraft.nn.softmax import ChunkedSoftmax
@@ -107,7 +107,8 @@ class TranslationHead(Head):
 
     def step(self, words: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
         """Decode one word (B,), BEGIN first: the new state and the attention weights (B, S)."""
-        return self._step(self._embedded(words), decoding)
+        decoding, _, chosen = self._step(self._embedded(words), decoding)
+        return decoding, chosen
 
     def next_word(self, decoding: Decoding) -> Tensor:
         """Log probabilities (B, V) of the next word."""
@@ -116,34 +117,47 @@ class TranslationHead(Head):
     def loss(self, encoded: Encoded, batch: Batch) -> Loss:
         """Cross entropy summed over target words, with teacher forcing, and their number.
 
-        `batch.targets` (B, T') are the ids of a translation, END, then IGNORE.
+        `batch.targets` (B, T') are the ids of a translation, END, then IGNORE. With hard attention in training it is
+        that of sampled positions, and its gradient an estimate (nn.attention_scores.Hard).
         """
         assert batch.targets is not None
         targets = _without_empty_columns(batch.targets)
-        hidden, _ = self._teacher_forced(encoded, targets)
+        hidden, weights, chosen = self._teacher_forced(encoded, targets)
         total, count = self.output.loss(hidden.reshape(-1, hidden.shape[2]), targets.reshape(-1))
+        if isinstance(self.attention, Hard) and self.training:
+            log_probs = self._target_log_probs(hidden, targets)
+            surrogate = self.attention.surrogate(weights, chosen, log_probs, targets != IGNORE)
+            total = total + (surrogate - surrogate.detach()).to(total.dtype)  # changes the gradient alone
         return Loss(total=total, count=count)
+
+    @torch.no_grad()
+    def _target_log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Log probabilities (B, T') of targets, 0 where there is none; a column of words at a time."""
+        columns = zip(hidden.unbind(1), targets.clamp(min=0).unbind(1), strict=True)
+        found = [self.output.log_probs(h).gather(1, word[:, None])[:, 0] for h, word in columns]
+        return torch.stack(found, dim=1).float().masked_fill(targets == IGNORE, 0.0)
 
     @torch.no_grad()
     def alignment(self, encoded: Encoded, targets: Tensor) -> Tensor:
         """Attention weights (B, T', S) for each word of given translations, with targets as in `loss`."""
-        return self._teacher_forced(encoded, targets)[1]
+        return self._teacher_forced(encoded, targets)[2]
 
-    def _teacher_forced(self, encoded: Encoded, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """h̃ (B, T', H) and attention weights (B, T', S) with teacher forcing."""
+    def _teacher_forced(self, encoded: Encoded, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """h̃ (B, T', H), attention weights (B, T', S) and those of the context, with teacher forcing."""
         before = F.pad(targets[:, :-1], (1, 0), value=BEGIN)
         words = self._embedded(before.masked_fill(before == IGNORE, END))
-        decoding, hidden, weights = self.begin(encoded), [], []
+        decoding, steps = self.begin(encoded), []
         for step in range(targets.shape[1]):
-            decoding, step_weights = self._step(words[:, step], decoding)
-            hidden.append(decoding.hidden)
-            weights.append(step_weights)
-        return torch.stack(hidden, dim=1), torch.stack(weights, dim=1)
+            decoding, weights, chosen = self._step(words[:, step], decoding)
+            steps.append((decoding.hidden, weights, chosen))
+        hidden, weights, chosen = (torch.stack(parts, dim=1) for parts in zip(*steps, strict=True))
+        return hidden, weights, chosen
 
     def _embedded(self, words: Tensor) -> Tensor:
         return F.dropout(self.embedding(words), self.config.input_dropout, self.training)
 
-    def _step(self, embedded: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor]:
+    def _step(self, embedded: Tensor, decoding: Decoding) -> tuple[Decoding, Tensor, Tensor]:
+        """The new state, the attention weights (B, S), and those of the context vector."""
         x, layers = torch.cat([embedded, decoding.hidden], dim=1), []
         for layer, state in zip(self.layers, decoding.layers, strict=True):
             outputs, new_state = layer(x[None], state)
@@ -151,10 +165,11 @@ class TranslationHead(Head):
             layers.append(new_state)
         x = x.to(decoding.keys.dtype)
         weights = self.attention(x, decoding.prepared, decoding.mask, decoding.step)
-        context = torch.bmm(weights[:, None].to(decoding.keys.dtype), decoding.keys)[:, 0]
+        chosen = self.attention.selected(weights)
+        context = torch.bmm(chosen[:, None].to(decoding.keys.dtype), decoding.keys)[:, 0]
         hidden = torch.tanh(self.combined(torch.cat([context.to(x.dtype), x], dim=1))).to(x.dtype)
         hidden = F.dropout(hidden, self.config.hidden_dropout, self.training)
-        return replace(decoding, hidden=hidden, layers=tuple(layers), step=decoding.step + 1), weights
+        return replace(decoding, hidden=hidden, layers=tuple(layers), step=decoding.step + 1), weights, chosen
 
 
 def _without_empty_columns(targets: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Attention of a decoder to a text: scores of positions for a query, and the range of positions with weights.
 
-A score compares one query with every position of a text. A reach turns scores into weights: over the whole text, or
-over a window of it (Luong, Pham & Manning 2015, arXiv:1508.04025, §3). Every score can be combined with every reach.
+A score compares one query with every position of a text. A reach turns scores into weights: over the whole text, over a
+window of it (Luong, Pham & Manning 2015, arXiv:1508.04025, §3), or at a single position (Xu et al. 2015,
+arXiv:1502.03044, §4.1). Every score can be combined with every reach.
 """
 
 from __future__ import annotations
@@ -176,6 +177,10 @@ class Reach(nn.Module):
         """
         return _masked_softmax(self.score(query, prepared), mask)
 
+    def selected(self, weights: Tensor) -> Tensor:
+        """The weights (B, S) of the context vector, from those of `forward`; the same, unless attention is hard."""
+        return weights
+
 
 class LocalMonotonic(Reach):
     """Attention around the position with the number of the step (Luong et al. 2015, §3.2 "local-m").
@@ -210,7 +215,59 @@ class LocalPredictive(Reach):
         return weights * torch.exp(-2 * (distance / self.window).square())
 
 
-REACHES: dict[str, type[Reach]] = {"global": Reach, "local-m": LocalMonotonic, "local-p": LocalPredictive}
+class Hard(Reach):
+    """Attention to one position (Xu et al. 2015, §4.1): sampled in training, the one of the highest weight elsewhere.
+
+    The loss in training is that of the sampled positions. Its gradient reaches the scores by REINFORCE (`surrogate`),
+    with a moving average of log probabilities as the baseline and a bonus for the entropy of the weights. Differences
+    from the paper: a position is credited with the words from its own on, on which alone it has an influence, and the
+    baseline is of a word, before the current batch; both leave the expected gradient as it is. Weights are always
+    sampled, where the paper uses their expectation for half of the texts.
+    """
+
+    ENTROPY, DECAY = 0.002, 0.9
+    baseline: Tensor  # () mean log probability of a word
+
+    def __init__(self, score: Score, query_dim: int, window: int) -> None:
+        super().__init__(score, query_dim, window)
+        self.register_buffer("baseline", torch.zeros(()))
+
+    def selected(self, weights: Tensor) -> Tensor:
+        """One-hot (B, S): a sample in training, one random number a row whatever the padding; else the argmax."""
+        if self.training:
+            below = weights.detach().cumsum(dim=1)
+            drawn = torch.rand(len(weights), 1, device=weights.device) * below[:, -1:]
+            positions = (below <= drawn).sum(dim=1).clamp(max=weights.shape[1] - 1)
+        else:
+            positions = weights.argmax(dim=1)
+        return F.one_hot(positions, weights.shape[1]).to(weights.dtype)
+
+    def surrogate(self, weights: Tensor, chosen: Tensor, log_probs: Tensor, counted: Tensor) -> Tensor:
+        """A scalar whose gradient, added to that of the sampled loss, estimates that of the expected loss; updates the
+        baseline.
+
+        Args:
+            weights: (B, T', S) of each target word.
+            chosen: (B, T', S), one-hot, sampled from the weights.
+            log_probs: (B, T') of the target words, given the sample; without gradients.
+            counted: (B, T'), True at target words.
+        """
+        gains = (log_probs - self.baseline).masked_fill(~counted, 0.0)
+        to_come = gains.flip(1).cumsum(dim=1).flip(1)
+        logs = weights.clamp(min=torch.finfo(weights.dtype).tiny).log()
+        log_p, entropy = (logs * chosen).sum(dim=2), -(logs * weights).sum(dim=2)
+        with torch.no_grad():
+            mean = log_probs.masked_fill(~counted, 0.0).sum() / counted.sum().clamp(min=1)
+            self.baseline.lerp_(mean.to(self.baseline.dtype), 1 - self.DECAY)
+        return -(to_come * log_p + self.ENTROPY * entropy).masked_fill(~counted, 0.0).sum()
+
+
+REACHES: dict[str, type[Reach]] = {
+    "global": Reach,
+    "hard": Hard,
+    "local-m": LocalMonotonic,
+    "local-p": LocalPredictive,
+}
 
 
 def new_attention(score: str, reach: str, *, query_dim: int, key_dim: int, window: int) -> Reach:
@@ -219,6 +276,12 @@ def new_attention(score: str, reach: str, *, query_dim: int, key_dim: int, windo
         if name not in choices:
             raise UserError(f"unknown {kind} '{name}'.", where=kind, remedy=did_you_mean(name, choices))
     return REACHES[reach](SCORES[score](query_dim, key_dim), query_dim, window)
+
+
+def self_attention_weights(attention: Reach, x: Tensor, mask: Tensor) -> Tensor:
+    """Weights (B, S, S) of a text x (B, S, D) for its own positions: position t is the query of step t."""
+    prepared = attention.prepared(x)
+    return torch.stack([attention.selected(attention(x[:, t], prepared, mask, t)) for t in range(x.shape[1])], dim=1)
 
 
 def _distance(centre: Tensor, mask: Tensor) -> Tensor:

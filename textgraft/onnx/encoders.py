@@ -28,9 +28,11 @@ from textgraft.nn.qrnn import QRNNLayer
 from textgraft.nn.rotary import frequencies
 from textgraft.onnx.graph import Graph
 from textgraft.onnx.layers import (
+    after_blocks,
     attention,
     causal,
     characters,
+    compressed_attention,
     distance_vectors,
     from_end,
     gated,
@@ -47,6 +49,7 @@ from textgraft.onnx.layers import (
     rotary_attention,
     rotation,
     surrounding,
+    within_blocks,
 )
 
 SEGMENTS, SPELLINGS = "segments", "spellings"
@@ -119,12 +122,19 @@ def gpt(g: Graph, encoder: Any, ids: str, mask: str) -> Read:
     position_ids = g("Max", g("Sub", counted, 1), 0)
     x = g("Gather", g.weight(encoder.embedding.weight), ids)
     x = g("Add", x, g("Gather", g.weight(encoder.positions.weight), position_ids))
-    kept, dense = [x], causal(g, mask)
-    banded = causal(g, mask, config.window) if config.attention != "dense" else dense
-    for index, layer in enumerate(encoder.layers):
-        attention_mask = banded if encoder._is_banded(index) else dense
+    kinds = [config.layer_attention(index) for index in range(config.num_layers)]
+    masks: dict[str, Callable[[], str]] = {
+        "dense": lambda: causal(g, mask),
+        "banded": lambda: causal(g, mask, config.window),
+        "local": lambda: within_blocks(g, mask, config.window),
+        "compressed": lambda: after_blocks(g, mask, config.compression),
+    }
+    seen = {kind: masks[kind]() for kind in sorted(set(kinds))}
+    kept = [x]
+    for layer, kind in zip(encoder.layers, kinds, strict=True):
         y = layer_norm(g, layer.attention_norm, x) if layer.pre else x
-        x = g("Add", x, attention(g, layer.attention, y, attention_mask))
+        attended = compressed_attention if kind == "compressed" else attention
+        x = g("Add", x, attended(g, layer.attention, y, seen[kind]))
         x = x if layer.pre else layer_norm(g, layer.attention_norm, x)
         y = layer_norm(g, layer.feed_forward_norm, x) if layer.pre else x
         y = linear(g, layer.narrow, g("Gelu", linear(g, layer.widen, y), approximate="tanh"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from onnx import TensorProto
 from torch import Tensor, nn
@@ -11,6 +13,7 @@ from textgraft.encoders.elmo import CharacterCNN, Highway
 from textgraft.encoders.transformer_xl import RelativeAttention
 from textgraft.nn.attention import Attention
 from textgraft.nn.batch_norm import MAX_DEVIATIONS, BoundedBatchNorm
+from textgraft.nn.block_attention import CompressedAttention
 from textgraft.nn.gated import GatedFeedForward
 from textgraft.nn.pooling import JOIN
 from textgraft.nn.projected_lstm import ProjectedLSTMLayer
@@ -165,14 +168,46 @@ def attention(g: Graph, layer: Attention, x: str, mask: str, bias: str | None = 
     A `bias` (1, H, T, T) is added to the scores.
     """
     width = layer.output.out_features
-    shape = [0, 0, layer.num_heads, width // layer.num_heads]
     parts = g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
+    return _joined(g, layer, _attended(g, layer.num_heads, width, parts, mask, bias))
+
+
+def compressed_attention(g: Graph, layer: CompressedAttention, x: str, mask: str) -> str:
+    """x (B, T, D) -> (B, T, D), as nn.block_attention; the mask is that of `after_blocks`."""
+    width = layer.output.out_features
+    query, key, value = g("Split", linear(g, layer.inputs, x), [width] * 3, outputs=3, axis=2)
+    size = layer.keys.in_features // width
+    key, value = (
+        linear(g, convolution, _grouped(g, part, size, width))
+        for convolution, part in ((layer.keys, key), (layer.values, value))
+    )
+    attended = _attended(g, layer.num_heads, width, (query, key, value), mask)
+    has_block = g("Slice", mask, [0], [1], [3])  # a position before the first complete block attends to nothing
+    return _joined(g, layer, g("Where", has_block, attended, 0.0))
+
+
+def _grouped(g: Graph, x: str, size: int, width: int) -> str:
+    """x (B, T, D) -> (B, blocks, size D): the positions of each block as one, with zeros after the last."""
+    length = g("Slice", g("Shape", x), [1], [2])
+    whole = g("Mul", g("Div", g("Add", length, size - 1), size), size)
+    padded = g("Pad", x, [0, 0, 0, 0, size - 1, 0], 0.0)
+    return str(g("Reshape", g("Slice", padded, [0], whole, [1]), [0, -1, size * width]))
+
+
+def _attended(g: Graph, heads: int, width: int, parts: Sequence[str], mask: str, bias: str | None = None) -> str:
+    """Queries (B, T, D), keys and values (B, S, D) -> (B, H, T, D / H)."""
+    shape = [0, 0, heads, width // heads]
     query, key, value = (g("Reshape", part, shape) for part in parts)
     query = g("Mul", g("Transpose", query, perm=[0, 2, 1, 3]), float(shape[3] ** -0.5))
     scores = g("MatMul", query, g("Transpose", key, perm=[0, 2, 3, 1]))
     scores = scores if bias is None else g("Add", scores, bias)
     weights = g("Softmax", g("Where", mask, scores, LOWEST), axis=-1)
-    attended = g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3]))
+    return str(g("MatMul", weights, g("Transpose", value, perm=[0, 2, 1, 3])))
+
+
+def _joined(g: Graph, layer: Attention, attended: str) -> str:
+    """Heads (B, H, T, D / H) -> the output (B, T, D) of an attention layer."""
+    width = layer.output.out_features
     return linear(g, layer.output, g("Reshape", g("Transpose", attended, perm=[0, 2, 1, 3]), [0, 0, width]))
 
 
@@ -260,6 +295,20 @@ def causal(g: Graph, mask: str, width: int | None = None) -> str:
     allowed = g("GreaterOrEqual", back, 0)
     allowed = allowed if width is None else g("And", allowed, g("Less", back, width))
     return str(g("And", allowed, g("Unsqueeze", mask, [1, 2])))
+
+
+def within_blocks(g: Graph, mask: str, size: int) -> str:
+    """Causal mask (B, 1, T, T) of the real positions of the same block of `size`; padding is on the right."""
+    block = g("Div", positions(g, mask), size)
+    same = g("Equal", g("Unsqueeze", block, [1]), g("Unsqueeze", block, [0]))
+    return str(g("And", causal(g, mask), same))
+
+
+def after_blocks(g: Graph, mask: str, size: int) -> str:
+    """Mask (1, 1, T, blocks) of the blocks of `size` positions that end with each position or before it."""
+    ends = g("Sub", g("Mul", g("Add", g("Div", positions(g, mask), size), 1), size), 1)
+    ends = g("Slice", ends, [0], [1 << 60], [0], [size])  # every position has its block's; once for each block
+    return str(g("Unsqueeze", g("LessOrEqual", ends, g("Unsqueeze", positions(g, mask), [1])), [0, 1]))
 
 
 def pooling(g: Graph, name: str, hidden: str, mask: str, direction: Direction) -> str:
