@@ -132,8 +132,8 @@ class LocalAttention(Attention):
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """Attend with all heads: queries (B, T, D), keys and values (B, S, D) -> (B, T, D)."""
-        heads = (part.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for part in (query, key, value))
-        attended = attend(*heads, mask, self.dropout if self.training else 0.0)
+        query, key, value = (part.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for part in (query, key, value))
+        attended = attend(query, key, value, mask, self.dropout if self.training else 0.0)
         return attended.transpose(1, 2).flatten(2)
 
 
