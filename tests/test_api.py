@@ -77,10 +77,10 @@ def test_data_that_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
         (lambda out: textgraft.finetune(TEXTS, out, unlabelled="pool.txt"), "unlabelled: this is one text"),
         (lambda out: textgraft.compare(TEXTS, out, unlabelled="pool.txt"), "unlabelled: this is one text"),
         (lambda out: textgraft.lr_find("train.csv"), "data: this is one text. .*textgraft.read"),
-        (lambda out: textgraft.tag_finetune("a.conll", out), "train: this is of type str. .*read_conll"),
+        (lambda out: textgraft.tag_finetune("a.conll", out), "train: this is of type str. .*read_tagged"),
         (lambda out: textgraft.qa_finetune("a.json", out), "train: this is of type str. .*read_squad"),
         (lambda out: textgraft.cove_train("a.tsv", out), "train: this is of type str. .*read_parallel"),
-        (lambda out: textgraft.inspect_layers("a", out, test="b"), "train: this is of type str. .*or read_conll"),
+        (lambda out: textgraft.inspect_layers("a", out, test="b"), "train: this is of type str. .*or read_tagged"),
     ],
 )
 def test_where_a_path_is_none_it_says_what_is_wanted(ask: Callable[[Path], Any], message: str, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def _notes(unpacked: LabelCells, kind: TargetKind, name: str) -> Iterator[str]:
     numbers = whole_numbers(unpacked.values)
     if numbers is not None and (count := len(set(numbers))) > MOST_NUMBER_CLASSES:
         yield reading_of_whole_numbers(count, name, kind)
-    if kind == "single" and (number := number_in_another_notation(unpacked.values)) is not None:
+    if TARGETS[kind].has_one_label and (number := number_in_another_notation(unpacked.values)) is not None:
         yield f"the numbers of {name}, such as '{number}', are read as classes. {SAY_QUANTITY}"
     if unpacked.numbered:
         yield (

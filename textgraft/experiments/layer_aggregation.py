@@ -65,7 +65,7 @@ def inspect_layers(
         UserError: `out` exists; the data are of two kinds; the model allows none of the layer aggregations.
     """
     validate_new_path(Path(out))
-    readers = "textgraft.read or read_conll"
+    readers = "textgraft.read or read_tagged"
     validate_types(train=train, test=test, wanted=(Examples, Tagged), reader=readers)
     options, source = options or LayerOptions(), loading.load_network(model or _default_model(train))
     task = _task(source, train, test, options)

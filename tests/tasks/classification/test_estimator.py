@@ -407,11 +407,11 @@ def test_gaps_among_several_labels_are_no_empty_sets(y: Any) -> None:
 
 
 def test_whole_numbers_that_look_like_a_quantity_are_told() -> None:
-    texts, _ = some_texts(["good", "bad", "food"], 120)
+    texts, _ = some_texts(["good", "bad", "food"], 150)
     with pytest.warns(UserWarning, match=r"age: the 30 different whole numbers are read as classes.*kind=\"numeric\""):
-        TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 4, name="age"))
+        TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 5, name="age"))
     with warnings.catch_warnings(action="error"):
-        assert len(TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 4, name="intent")).classes_) == 30
+        assert len(TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 5, name="intent")).classes_) == 30
 
 
 def test_cross_validation_and_grid_search(options: dict[str, Any]) -> None:

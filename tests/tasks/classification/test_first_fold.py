@@ -195,7 +195,7 @@ def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     monkeypatch.setattr(early_rejection, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
     said = run(tmp_path / "out", tiny_lm).record["ensemble"]["left_out"]["ulmfit"]
-    assert said.startswith("rejected before adaptation to the unlabelled texts, after 1 of 2 folds: accuracy ")
+    assert said.startswith("rejected before adaptation to the unlabelled texts, after 1 of 2 folds by its log loss, ")
 
 
 def test_who_names_a_recipe_has_it_read_at_once(

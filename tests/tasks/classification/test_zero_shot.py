@@ -198,7 +198,7 @@ def test_without_a_model_it_takes_the_default_encoder(encoder: Path, monkeypatch
     monkeypatch.setattr(default_encoders, "in_cache", lambda entry: encoder if "minilm" in entry.name else None)
     zero_shot.sentence_encoder(None, ["Where is the station?"])
     zero_shot.sentence_encoder(None, ["ข้อความ"])
-    assert loaded == ["minilm-l12", "multilingual-minilm"]
+    assert [*dict.fromkeys(loaded)] == ["minilm-l12", "multilingual-minilm"]  # first opened to see that they can be
     monkeypatch.setattr(default_encoders, "in_cache", lambda entry: None)
     with pytest.raises(UserError, match="no sentence encoder") as caught:
         zero_shot.sentence_encoder(None, ["Where is the station?"])

@@ -273,7 +273,7 @@ class QAModel:
         run, most = self.source.run, self.source.max_tokens
         windows = settings_from(WindowSettings, run.get("windows", {}), "windows")  # absent in other programs' models
         self.windows = replace(windows, max_tokens=min(windows.max_tokens, most or windows.max_tokens))
-        replaced = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
+        replaced: dict[str, Any] = {"threshold": threshold, "n_best": n_best, "max_answer_tokens": max_answer_tokens}
         search = settings_from(SearchSettings, run.get("search", {}), "search")
         self.search = replace(search, **{name: value for name, value in replaced.items() if value is not None})
         if threshold is not None and "search" not in run:
