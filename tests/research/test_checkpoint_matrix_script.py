@@ -29,7 +29,7 @@ def matrix() -> ModuleType:
     ("name", "adapts"),
     [
         ("deberta-v2", True),
-        pytest.param("xlnet", False, marks=pytest.mark.slow),
+        pytest.param("xlnet", True, marks=pytest.mark.slow),
         pytest.param("t5", False, marks=pytest.mark.slow),
         pytest.param("funnel", True, marks=pytest.mark.slow),
         pytest.param("albert", True, marks=pytest.mark.slow),
