@@ -187,6 +187,7 @@ def test_a_killed_run_continues_with_the_same_numbers(tmp_path: Path, monkeypatc
     assert [point[0] for point in whole["networks"]["lstm"]["curve"]] == [4, 8, 12, 16, 20]
 
 
+@pytest.mark.slow  # a hundred sequences of 120 vectors
 def test_the_command_writes_a_page(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ["inspect", "ntm", "copy", "--out", str(out), "--steps", "3", "--networks", "ntm-lstm,lstm", "--quiet"]
