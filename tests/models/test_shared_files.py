@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from one_encoder import TARGETS, TEXTS, probe_of, tiny_encoder
 from safetensors.numpy import load, save
 
-from textgraft.models import model_folder, shared_files
+from textgraft.models import loading, model_folder, shared_files
 from textgraft.models.shared_files import safetensors_of, tensors_of, with_shared, without_repeats
+from textgraft.tasks.classification.ensemble import save_ensemble
 
 LARGE = np.arange(32_768, dtype=np.float16).reshape(128, 256)
 
@@ -75,3 +78,15 @@ def test_equal_bytes_of_other_shapes_or_types_are_no_repeats(monkeypatch: pytest
 def test_places_that_are_none(shared: Any) -> None:
     with pytest.raises((KeyError, TypeError)):
         with_shared({"model.safetensors": save({})}, {"shared": shared})
+
+
+def test_two_networks_with_one_tokenizer_are_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a linear probe and a fine-tuned encoder are: even the files that every network must have may be shared."""
+    monkeypatch.setattr(shared_files, "MIN_BYTES", 1)
+    encoder = tiny_encoder()
+    members = {"probe": probe_of(encoder), "other": probe_of(encoder, targets=1 - TARGETS)}
+    save_ensemble(members, {"stage": "finetune"}, tmp_path / "both", weights=[0.9, 0.1])
+    assert not (tmp_path / "both" / "other" / "tokenizer.json").exists()
+    found = loading.load(tmp_path / "both").outputs(TEXTS[:5])
+    expected = 0.9 * members["probe"].outputs(TEXTS[:5]) + 0.1 * members["other"].outputs(TEXTS[:5])
+    np.testing.assert_allclose(found, expected, atol=1e-3)

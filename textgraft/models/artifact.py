@@ -42,6 +42,7 @@ from textgraft.models.model_folder import (
     write_folder,
 )
 from textgraft.models.sentence_embedding import KEY, SentenceEmbedding, sentence_embedding
+from textgraft.models.shared_files import names_of_files
 from textgraft.models.text_vectors import embed_texts
 from textgraft.models.upgrade import upgraded_weights
 from textgraft.nn.layer_aggregation import LAST
@@ -351,7 +352,7 @@ def _embedding(
 def _built(config: Mapping[str, Any], path: Path) -> Model:
     """The model of a config.json, with uninitialized weights."""
     absent = [key for key in ("encoder", "head") if not isinstance(config.get(key), dict)]
-    absent += [name for name in FILES if name not in config["files"]]
+    absent += [name for name in FILES if name not in names_of_files(config)]
     if absent:
         message = f"this is not the config of a model: '{absent[0]}' is missing."
         raise UserError(message, where=str(path), remedy=RESTORE)

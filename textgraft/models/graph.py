@@ -18,6 +18,7 @@ from textgraft.data.labels import Labels
 from textgraft.data.sequences import Direction, PairIds, number_distinct
 from textgraft.models import model_folder
 from textgraft.models.card import model_card
+from textgraft.models.shared_files import names_of_files
 from textgraft.text import known_texts
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.text.visible import FORMS, RAW, TextForm
@@ -193,7 +194,7 @@ class OnnxModel:
             UserError: A file is missing or altered, or onnxruntime is not installed.
         """
         described = {name: value for name, value in config["onnx"].items() if name != "task"}
-        invalid = [name for name in FILES if name not in config["files"]]
+        invalid = [name for name in FILES if name not in names_of_files(config)]
         described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
         invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
         invalid += ["text_form"] * (described.get("text_form", RAW) not in FORMS)

@@ -128,6 +128,12 @@ def _without_repeated_files(
     return shared
 
 
+def names_of_files(config: Mapping[str, Any]) -> set[str]:
+    """The names of a folder's files by its config.json, with those that it shares with other members."""
+    shared = config.get(SHARED)
+    return {*config["files"], *(shared["files"] if isinstance(shared, dict) else ())}
+
+
 def with_shared(files: Mapping[str, bytes], config: Mapping[str, Any]) -> dict[str, bytes]:
     """A member's files as they were before `without_repeats`.
 
