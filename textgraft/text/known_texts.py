@@ -73,7 +73,7 @@ def _letters(tokenizer: Tokenizer) -> NDArray[np.int32]:
     return letters
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 8)
 def letters_of(word: str) -> int:
     """Number of letters and marks; an ideograph or a syllable counts SYLLABLE times.
 
