@@ -114,9 +114,6 @@ def test_which_format_a_file_is(text: bytes, found: str, tmp_path: Path) -> None
     assert detect(tmp_path / "v") == found
 
 
-CASES = Path(__file__).parents[2].parent / "shared" / "cases"
-
-
 @pytest.mark.parametrize("header", [b"", b"3 3\n"])
 @pytest.mark.parametrize(
     ("text", "words"),
@@ -137,13 +134,6 @@ def test_spaces_and_tabs_lose_no_number(header: bytes, text: bytes, words: list[
     assert list(found.words) == words
     assert np.asarray(found.rows).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
     same(load_vectors(convert_vectors(path, tmp_path / "folder")), found)
-
-
-@pytest.mark.skipif(not CASES.is_dir(), reason="needs the shared cases")
-def test_the_case_of_a_tab_after_the_word() -> None:
-    found = load_vectors(CASES / "vectors_tabs.txt")
-    assert (len(found), found.dimensions) == (6, 8)
-    assert np.asarray(found.rows)[0, :2].tolist() == pytest.approx([0.5956, 0.0332])
 
 
 @pytest.mark.parametrize("to", ["word2vec", "glove", "word2vec-binary", "fasttext"])
