@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from textgraft import FinetuneOptions, Settings, finetune, read
+from textgraft import DataWarning, FinetuneOptions, Settings, finetune, read
 from textgraft.core import formatting
 from textgraft.core.files import write_atomically
 from textgraft.models.packaged import PACKAGED, is_installed
@@ -83,7 +84,9 @@ def climb(task: Task) -> dict[str, Any]:
     train, test, pool = read(task.train), read(task.test), list(read(task.pool).texts)
     model = task.options.default_model(train)
     print(f"\n{task.about}: {len(train):,} labels, {len(pool):,} texts without, {len(test):,} tests, encoder {model}\n")
-    tuned = finetune(train, WORK / task.name, model=model, test=test, unlabelled=pool, options=task.options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)  # a few control characters and repeated texts, as published
+        tuned = finetune(train, WORK / task.name, model=model, test=test, unlabelled=pool, options=task.options)
     shutil.copy(tuned.folder / "report.html", HERE / f"{task.name}.html")
     print(table(tuned.record))
     print(f"\n{tuned.comparison.chosen}\n{tuned.comparison.verdict()}")

@@ -89,6 +89,7 @@ def as_lines(rows: Iterable[dict[str, Any]], out: Path | None, style: CsvStyle) 
 
 
 def as_json_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Return rows as JSON lines."""
     return (encode(serializable(row)).decode() + "\n" for row in rows)
 
 

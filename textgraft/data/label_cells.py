@@ -28,7 +28,6 @@ class LabelCells:
 
     Attributes:
         values: The values; a list has the labels of a text, and may be empty.
-        written_as_lists: The lists were text, such as `['a', 'b']`.
         is_certain: There are lists that cannot be names of classes, as `[a, b]` without quotes could.
         numbered: Number of labels where the values were vectors of 0 and 1, whose labels are numbered from 0; else 0.
     """

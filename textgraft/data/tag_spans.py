@@ -45,6 +45,8 @@ class SpanAlignment:
     Args:
         policy: "refuse" raises, at `finish`, for the first span that does not fit; "repair" extends spans that cut a
             word to whole words, leaves out others, and warns with their numbers.
+        cut: Errors of spans that begin or end inside a word.
+        unusable: Errors of spans that overlap others or are not in the text.
     """
 
     policy: Illegal = "refuse"

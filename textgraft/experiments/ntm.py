@@ -313,8 +313,9 @@ class Training:
         model: The network.
         task: The task.
         batch_size: Sequences a step.
-        learning_rate: Of RMSprop with momentum 0.9, the paper's optimizer, or Adam.
+        learning_rate: Of Adam (the paper: RMSprop with momentum 0.9).
         seed: Seed of the sequences.
+        step: Number of steps done.
     """
 
     model: NTM

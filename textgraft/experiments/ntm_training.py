@@ -30,7 +30,6 @@ NETWORKS: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings of NTMConfig by the names of the networks that are compared."""
 SAVE_EVERY, POINT_EVERY, CHUNK = 500, 100, 32
-SHOWN_SLOTS = 64
 
 
 @dataclass(frozen=True)

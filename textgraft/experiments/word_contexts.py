@@ -73,7 +73,7 @@ class Selection:
         contexts: The sentences.
         places: Positions of each word.
         counts: Number of all sentences with the word.
-        given: Number of sentences from the user.
+        user_sentences: Number of sentences from the user.
         read: Number of all sentences.
     """
 

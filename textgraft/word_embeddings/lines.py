@@ -147,6 +147,8 @@ class WordDecoder:
     Args:
         errors: "strict" raises for a word that is not UTF-8; "replace" puts U+FFFD for each wrong byte, and `finish`
             warns with the number of such words.
+        replaced: Number of words so far that were not UTF-8.
+        first: The first of them, with its location.
     """
 
     errors: Errors = "strict"

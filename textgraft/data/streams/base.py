@@ -232,7 +232,7 @@ class BothEndsStream(LanguageModelStream):
 
     Args:
         corpus: The tokens.
-        spellings: Character encodings (V, C) of the vocabulary; a batch contains those of its words, after an empty
+        character_ids: Character encodings (V, C) of the vocabulary; a batch contains those of its words, after an empty
             one.
         settings: Arguments of LanguageModelStream.
     """

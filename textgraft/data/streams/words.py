@@ -34,7 +34,7 @@ def word_batches(
         windows: All windows.
         batches: Indices of the windows in each batch.
         pad_id: Id of padding positions.
-        piece: Subword that represents a word.
+        subword_pooling: Subword that represents a word.
         tags: Tag numbers of each sentence, for targets (B, W).
         vectors: Word vectors, for sentences whose words are one token each.
 
@@ -74,7 +74,7 @@ class WordStream:
         windows: The windows.
         tags: Tag numbers of each sentence.
         pad_id: Id of padding positions.
-        piece: Subword that represents a word.
+        subword_pooling: Subword that represents a word.
         rows: Batch size.
         seed: Seed of the order.
         vectors: Word vectors, see `word_batches`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +14,9 @@ from textgraft.tasks.classification.label_texts import LabelTexts, are_descripti
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.linear_probe import layer_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
-from textgraft.tasks.classification.self_training import Embed, ZeroShot
+from textgraft.tasks.classification.self_training import ZeroShot
 from textgraft.tasks.classification.vector_cache import VectorCache
+from textgraft.word_embeddings.word_vectors import unit
 
 MAX_LABELS_PER_CLASS = 8
 """Mean number of labelled texts a class above which the names of the classes add nothing to them."""
@@ -53,14 +54,17 @@ def label_names_candidate(
         pool: Unlabelled texts; may be empty.
     """
     assert source.embedding is not None
-    names, embed = LabelTexts.of(list(selection.labels.names)), _of_length_1(vectors)
+    names = LabelTexts.of(list(selection.labels.names))
     columns = [names.names.index(label) for label in selection.labels.names]
     targets, texts = np.array(columns)[selection.targets], selection.train.texts
+
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        return unit(vectors(texts))
 
     def of_part(part: str) -> NDArray[np.float32]:
         if part == "train" or selection.evaluation is None:
             return embed(texts)
-        return _of_length_1(evaluated)(selection.evaluation.texts)
+        return unit(evaluated(selection.evaluation.texts))
 
     def fit(indices: Sequence[int]) -> tuple[NDArray[np.float64], str]:
         model = ZeroShot(embed, seed=selection.seed)
@@ -70,11 +74,3 @@ def label_names_candidate(
 
     normalized = replace(source, embedding=replace(source.embedding, normalize=True))
     return layer_candidate(name, normalized, selection, of_part, fit)
-
-
-def _of_length_1(vectors: Callable[[Sequence[str]], NDArray[np.float32]]) -> Embed:
-    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        rows = vectors(texts)
-        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
-
-    return embed

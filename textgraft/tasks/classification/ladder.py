@@ -247,7 +247,7 @@ class Ladder:
         if not knows_by_name(selection):
             return
         texts, limit = selection.unlabelled, min(len(selection.unlabelled), MAX_POOL_TEXTS)
-        sizes = [size for size in pool_sizes(limit) if size <= limit] if limit else [1]
+        sizes = pool_sizes(limit) if limit else [1]
         amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=POOL_SHARE).amount
         if not amount:
             return

@@ -207,7 +207,7 @@ def train_classifier(
         title: Name of the training, in the folder and on screen.
         watched: Name of a set in `evaluated` that every validation scores without any effect: the run ends with its
             last weights, and each row of the history has every text's score (metrics.document_scores) as "by_text".
-        within: Seconds that the training may take.
+        max_seconds: Seconds that the training may take.
 
     Returns:
         Weights, (N, C) logits of every set, history and seconds.
