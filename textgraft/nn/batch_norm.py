@@ -56,3 +56,14 @@ class BoundedBatchNorm(nn.BatchNorm1d):
             statistics.running_mean.lerp_(mean.detach(), self.momentum)
             statistics.running_var.lerp_(variance.detach() * count / max(1.0, count - 1), self.momentum)
         return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+def synchronise(model: nn.Module, processes: Processes) -> None:
+    """Let batch normalisations take the mean and variance over the batches of these processes."""
+    for norm in batch_norms(model):
+        norm.processes = processes
+
+
+def batch_norms(model: nn.Module) -> list[BoundedBatchNorm]:
+    """The batch normalisations of a model, in the order of their computation."""
+    return [module for module in model.modules() if isinstance(module, BoundedBatchNorm)]

@@ -19,7 +19,7 @@ from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.processes import ALONE, Processes
 from textgraft.heads.base import Loss
 from textgraft.models.model import Model
-from textgraft.nn.batch_norm import BoundedBatchNorm
+from textgraft.nn.batch_norm import batch_norms, synchronise
 
 Compute = Callable[[Model], Loss]
 """A function of the model that returns the loss of this process's share of a batch."""
@@ -145,39 +145,6 @@ def nothing(model: Model) -> Loss:
     for norm in batch_norms(model):
         total = total + norm(total.new_zeros(0, norm.num_features)).sum()
     return Loss(total, 0)
-
-
-def synchronise(model: nn.Module, processes: Processes) -> None:
-    """Let batch normalisations take the mean and variance over the batches of these processes."""
-    for norm in batch_norms(model):
-        norm.processes = processes
-
-
-def batch_norms(model: nn.Module) -> list[BoundedBatchNorm]:
-    """The batch normalisations of a model, in the order of their computation."""
-    return [module for module in model.modules() if isinstance(module, BoundedBatchNorm)]
-
-
-def new_engine(model: Model, sharding: str, processes: Processes, device: torch.device) -> Engine:
-    """The engine of a training.
-
-    Args:
-        model: The model.
-        sharding: "none" or "full".
-        processes: Of the training.
-        device: Of this process.
-
-    Raises:
-        UserError: The sharding is unknown.
-    """
-    validate_sharding(sharding)
-    if not processes.several:
-        return Single(model)
-    if sharding == "none":
-        return Replicated(model, processes)
-    from textgraft.training.sharded import Sharded
-
-    return Sharded(model, processes, device)
 
 
 SHARDINGS = ("none", "full")

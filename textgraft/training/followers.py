@@ -21,6 +21,7 @@ from textgraft.core.processes import ALONE, Lost, Processes, current, packed, un
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
+from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.mirrored_calls import Mirrored, answer
 
@@ -67,7 +68,7 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
         _validate_others(processes.gather(None))
     try:
         if payload is not None:
-            run.join(processes)
+            run.join(processes, _engine(run, processes))
             run.validate = None if run.validate is None else _Announced(run, run.validate, processes)
         if saved is not None:
             run.restore(*saved)
@@ -107,7 +108,7 @@ def dismiss() -> None:
 
 
 def _follow(run: Run, saved: Any, processes: Processes) -> None:
-    run.join(processes)
+    run.join(processes, _engine(run, processes))
     if saved is not None:
         run.restore(*saved)
     steps = run.steps()
@@ -116,6 +117,14 @@ def _follow(run: Run, saved: Any, processes: Processes) -> None:
             next(steps, None)
         else:
             run.collect()
+
+
+def _engine(run: Run, processes: Processes) -> Engine:
+    if run.settings.sharding == "none":
+        return Replicated(run.model, processes)
+    from textgraft.training.sharded import Sharded  # takes a second to import
+
+    return Sharded(run.model, processes, run.device)
 
 
 def _payload(run: Run, saved: Any) -> bytes | None:

@@ -37,7 +37,7 @@ from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.contrastive import contrastive_backward
-from textgraft.training.engines import Engine, Single, new_engine, nothing
+from textgraft.training.engines import Engine, Single, nothing
 from textgraft.training.frozen_features import extract_frozen_features, with_features
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, set_trainable
@@ -122,10 +122,9 @@ class Run:
             torch.manual_seed(settings.seed)
             self.rng = torch.get_rng_state()
 
-    def join(self, processes: Processes) -> None:
+    def join(self, processes: Processes, engine: Engine) -> None:
         """Train together with other processes, all of which have the same run. To be called before `restore`."""
-        self.processes = processes
-        self.engine = new_engine(self.model, self.settings.sharding, processes, self.device)
+        self.processes, self.engine = processes, engine
 
     def steps(self, on_progress: ProgressCallback = no_progress) -> Iterator[Step]:
         """Train to the end of the last phase, yielding after every optimizer step.

@@ -19,8 +19,9 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from textgraft.core.processes import Processes
 from textgraft.heads.base import Loss
 from textgraft.models.model import Model
+from textgraft.nn.batch_norm import synchronise
 from textgraft.training.activation_checkpointing import layers
-from textgraft.training.engines import Compute, synchronise
+from textgraft.training.engines import Compute
 from textgraft.training.mirrored_calls import METHODS
 
 
