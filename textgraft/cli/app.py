@@ -156,10 +156,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
     """Run the command on process 0, whose trainings the others follow; return the exit code of this process."""
+    first = os.environ["RANK"] == "0"
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a warning of each phase, about parameters without gradient
     from textgraft.core import processes
     from textgraft.training.followers import dismiss, follow
 
-    first = os.environ["RANK"] == "0"
     try:
         joined = processes.start()
         if joined.first:

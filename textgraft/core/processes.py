@@ -102,8 +102,8 @@ class Processes:
         return numbers.tolist()
 
     def rows(self, tensor: Tensor) -> Tensor:
-        """The rows (N_i, ...) of all processes, in their order, as one tensor (N, ...), without gradients."""
-        if not self.several:
+        """The rows (N_i, ...) of all processes, in their order, as one tensor (N, ...); a number () stays."""
+        if not self.several or not tensor.ndim:
             return tensor
         parts = self.gather(tensor.detach().cpu())
         return torch.cat(parts).to(tensor.device)
@@ -186,7 +186,7 @@ class _translated:
 
 def is_lost(error: Exception) -> bool:
     """True for the errors of torch.distributed when another process has ended."""
-    words = ("connection", "gloo", "nccl", "socket", "timed out", "broken pipe", "peer")
+    words = ("connection", "gloo", "nccl", "timed out", "broken pipe", "peer")
     text = f"{type(error).__name__} {error}".lower()
     return current().several and any(word in text for word in words)
 

@@ -443,6 +443,8 @@ class Run:
 
     def _own_rows(self, state: Tensor) -> Tensor:
         """This process's rows of the state of all contiguous streams."""
+        if not state.ndim:
+            return state.to(self.device)
         rows, rank, size = len(state), self.processes.rank, self.processes.size
         return state[rows * rank // size : rows * (rank + 1) // size].clone().to(self.device)
 
