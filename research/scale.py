@@ -52,7 +52,24 @@ def measure(out: Path) -> None:
     out.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def _tokens_per_second(name: str) -> dict[str, float]:
+class RandomText:
+    """Random ids, the same for the same place, so that a run on it can be sent to other processes."""
+
+    num_tokens = 2_000_000
+
+    def __init__(self, size: int) -> None:
+        import numpy as np
+
+        self.size, self.document_starts = size, np.arange(0, self.num_tokens, 500)
+
+    def read(self, start: int, stop: int) -> Any:
+        import numpy as np
+
+        return np.random.default_rng(start).integers(10, self.size, stop - start)
+
+
+def random_run(name: str) -> Any:
+    """A training of a pretraining recipe's model on random ids."""
     import numpy as np
 
     from textgraft.data.streams.base import LanguageModelStream, ScatteredStream, Stream
@@ -63,36 +80,30 @@ def _tokens_per_second(name: str) -> dict[str, float]:
 
     recipe = load_pretrain_recipe(name)
     size = int(recipe.tokenizer["vocab_size"])
-    model = new_language_model(recipe, size, seed=0)
-
-    class Random:
-        num_tokens, document_starts = 2_000_000, np.arange(0, 2_000_000, 500)
-
-        def read(self, start: int, stop: int) -> np.ndarray:
-            return np.random.default_rng(start).integers(10, size, stop - start)
-
-    corpus: Any = Random()
+    model, corpus = new_language_model(recipe, size, seed=0), RandomText(size)
+    rows, width = recipe.stage.batch_size, recipe.stage.bptt
     stream: Stream
     if "masked" in type(model.head).__name__.lower():
-        special = np.arange(size) < 10
+        special, head = np.arange(size) < 10, model.head.config
         tokens = MaskingTokens(0, 1, 2, 3, special=special, continues=np.zeros(size, dtype=bool))
-        shape = {"length": recipe.stage.bptt, "rows": recipe.stage.batch_size}
-        head: Any = model.head.config
-        stream = MaskedStream(corpus, tokens, **shape, pairs=head.next_sentence, rate=head.masked)
+        stream = MaskedStream(corpus, tokens, length=width, rows=rows, pairs=head.next_sentence, rate=head.masked)
     elif model.encoder.max_length is not None:
-        stream = ScatteredStream(corpus, rows=recipe.stage.batch_size, bptt=recipe.stage.bptt)
+        stream = ScatteredStream(corpus, rows=rows, bptt=width)
     else:
-        stream = LanguageModelStream(corpus, rows=recipe.stage.batch_size, bptt=recipe.stage.bptt, shuffle=False)
-    run = Run(model, recipe.stage.plan(len(model.layer_groups())), stream, Settings())
+        stream = LanguageModelStream(corpus, rows=rows, bptt=width, shuffle=False)
+    return Run(model, recipe.stage.plan(len(model.layer_groups())), stream, Settings())
+
+
+def _tokens_per_second(name: str) -> dict[str, float]:
+    run = random_run(name)
     steps = run.steps()
-    next(steps)
-    seconds, tokens_seen = run.progress.seconds, run.progress.tokens
+    batch = next(steps).tokens
+    seconds, tokens = run.progress.seconds, run.progress.tokens
     began = time.perf_counter()
     while time.perf_counter() - began < 20:
         next(steps)
-    rate = (run.progress.tokens - tokens_seen) / (run.progress.seconds - seconds)
-    batch = recipe.stage.batch_size * recipe.stage.bptt
-    return {"tokens_per_second": rate, "parameters": sum(p.numel() for p in model.parameters()), "batch": batch}
+    rate = (run.progress.tokens - tokens) / (run.progress.seconds - seconds)
+    return {"tokens_per_second": rate, "parameters": sum(p.numel() for p in run.model.parameters()), "batch": batch}
 
 
 def _checkpoint(path: Path) -> float:
