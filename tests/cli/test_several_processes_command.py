@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from programs import Desk, Result, environment, unchanged
+from programs import Desk, Result, call, environment, snapshot, unchanged
 
 import textgraft
 
@@ -32,7 +32,17 @@ def test_finetune_prints_one_result_and_writes_one_folder(desk: Desk, tmp_path: 
     assert done.code == 0, done.err
     assert done.json()
     assert [path.name for path in tmp_path.iterdir()] == ["made"]
-    assert len(textgraft.load(tmp_path / "made").predict(["a fine film", "a dull film"])) == 2
+    assert len(list(textgraft.load(tmp_path / "made").predict(["a fine film", "a dull film"]))) == 2
+
+
+def test_folds_and_seeds_are_divided_and_end_with_the_weights_of_one_process(desk: Desk, tmp_path: Path) -> None:
+    options = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--no-baselines", "--quiet", "--seeds", "2"]
+    done = torchrun("finetune", desk / "train.csv", "--out", tmp_path / "two", *options)
+    assert done.code == 0, done.err
+    assert call("finetune", desk / "train.csv", "--out", tmp_path / "one", *options).code == 0
+    one, two = (snapshot(tmp_path / name) for name in ("one", "two"))
+    assert one["model.safetensors"] == two["model.safetensors"]
+    assert one.keys() == two.keys()
 
 
 def test_pretraining_opens_the_shards_on_each_process(desk: Desk, tiny_recipe: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import os
 import pickle
 import platform
 import signal
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -116,6 +116,17 @@ _current = ALONE
 def current() -> Processes:
     """The processes of this training; ALONE without torchrun."""
     return _current
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Context in which this process works on its own, as if there were no others."""
+    global _current
+    before, _current = _current, ALONE
+    try:
+        yield
+    finally:
+        _current = before
 
 
 def start() -> Processes:

@@ -34,7 +34,7 @@ from textgraft.data.fingerprint import difference
 from textgraft.models import artifact, model_folder
 from textgraft.models.artifact import Predictor
 from textgraft.models.model import Model
-from textgraft.training.followers import leading
+from textgraft.training.followers import Interruption, leading
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.perplexity import Validator
 from textgraft.training.run_lock import claim, locked
@@ -43,7 +43,7 @@ PROJECTED_FROM = 10.0
 """Seconds of training after which its total time is extrapolated; the first steps are slower than the others."""
 
 
-class Stopped(UserError):
+class Stopped(Interruption):
     """Ctrl-C or SIGTERM ended the run, which is saved."""
 
 

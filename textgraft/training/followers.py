@@ -11,13 +11,13 @@ from __future__ import annotations
 import copy
 import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from textgraft.core.errors import UserError
-from textgraft.core.processes import ALONE, Lost, Processes, current, packed, unpacked
+from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, unpacked
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
@@ -25,8 +25,19 @@ from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.mirrored_calls import Mirrored, answer
 
+TRAIN, EACH = "train", "each"
+"""What process 0 asks of the others: to take part in a training, or to make some of several calls."""
 END, STEP, SAVE = range(3)
 """What process 0 signals next: the end of a training, one step of it, or its state for a checkpoint."""
+
+
+T = TypeVar("T")
+Trouble = tuple[str, str, str]
+"""Message, place and remedy of a UserError on another process."""
+
+
+class Interruption(UserError):
+    """The user has ended the run."""
 
 
 class Leader:
@@ -64,7 +75,7 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
     if payload is None:
         processes = ALONE
     else:
-        processes.from_first(payload)
+        processes.from_first((TRAIN, payload))
         _validate_others(processes.gather(None))
     try:
         if payload is not None:
@@ -83,9 +94,50 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
         processes.signal(END)
 
 
+def each(function: Callable[..., T], arguments: Sequence[tuple[Any, ...]]) -> list[T]:
+    """The results of independent calls, which are divided over the processes, in their order.
+
+    Args:
+        function: A module's function, whose last argument is the number of the process that calls it.
+        arguments: The others, for each call; they and the results can be pickled.
+
+    Raises:
+        UserError: As the first call that raises one.
+    """
+    processes = current()
+    if processes.several:
+        processes.from_first((EACH, packed((function, list(arguments)))))
+    results = _own_calls(function, arguments, processes)
+    by_number = dict(pair for pairs in processes.gather(results) for pair in pairs)
+    for _, trouble in (by_number[number] for number in sorted(by_number)):
+        _validate_others([trouble])
+    return [by_number[number][0] for number in range(len(arguments))]
+
+
+def _own_calls(
+    function: Callable[..., T], arguments: Sequence[tuple[Any, ...]], processes: Processes
+) -> list[tuple[int, tuple[T | None, Trouble | None]]]:
+    """This process's calls, by their numbers, each with a result or with what went wrong."""
+    results: list[tuple[int, tuple[T | None, Trouble | None]]] = []
+    for number in range(processes.rank, len(arguments), processes.size):
+        try:
+            with alone():
+                results.append((number, (function(*arguments[number], processes.rank), None)))
+        except UserError as error:
+            if processes.first and isinstance(error, Interruption):
+                raise
+            results.append((number, (None, (error.message, error.where, error.remedy))))
+    return results
+
+
 def follow(processes: Processes) -> None:
     """Take part in the trainings of process 0, until it ends."""
-    while (payload := processes.from_first()) is not None:
+    while (message := processes.from_first()) is not None:
+        what, payload = message
+        if what == EACH:
+            function, arguments = unpacked(payload)
+            processes.gather(_own_calls(function, arguments, processes))
+            continue
         run, trouble = None, None
         try:
             run, saved = _unpacked_run(payload, processes)
@@ -148,7 +200,7 @@ def _unpacked_run(payload: bytes, processes: Processes) -> tuple[Run, Any]:
     return run, saved
 
 
-def _validate_others(troubles: list[tuple[str, str, str] | None]) -> None:
+def _validate_others(troubles: Sequence[Trouble | None]) -> None:
     for trouble in troubles:
         if trouble is not None:
             message, where, remedy = trouble
