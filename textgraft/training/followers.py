@@ -13,8 +13,11 @@ import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 from textgraft.core.errors import UserError
 from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, unpacked
@@ -185,16 +188,18 @@ def _engine(run: Run, processes: Processes) -> Engine:
 def _payload(run: Run, saved: Any) -> bytes | None:
     """Everything that another process needs; None, with a warning, for a run that cannot be sent to one."""
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
-    validates = run.validate is not None
+    settings = replace(run.settings, precision=run.precision)  # which "auto" might resolve otherwise elsewhere
+    validates, threads = run.validate is not None, torch.get_num_threads()
     try:
-        return packed((model, list(run.phases), run.stream, run.settings, validates, saved))
+        return packed((model, list(run.phases), run.stream, settings, validates, threads, saved))
     except UserError as error:
         warnings.warn(f"{error.message} It runs on process 0 alone.", stacklevel=3)
         return None
 
 
 def _unpacked_run(payload: bytes, processes: Processes) -> tuple[Run, Any]:
-    model, phases, stream, settings, validates, saved = unpacked(payload)
+    model, phases, stream, settings, validates, threads, saved = unpacked(payload)
+    torch.set_num_threads(threads)
     run = Run(model, phases, stream, settings)
     run.validate = _received(run, processes) if validates else None
     return run, saved
