@@ -182,8 +182,10 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", several_processes.SCENARIOS)
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [*((2, name) for name in several_processes.SCENARIOS), (4, "lstm"), (4, "bert"), (3, "thawing-lstm")],
+)
 def test_every_kind_of_training(name: str, size: int, tmp_path: Path) -> None:
     rtol = 1e-4 if "-" in name else 1e-6  # losses near zero, and contrastive ones, amplify the last bits
     steps = ("--steps", "60")
