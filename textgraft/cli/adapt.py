@@ -40,6 +40,8 @@ def adapt(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     text: o.TextColumn = None,
     encoding: o.Encoding = None,
@@ -55,7 +57,14 @@ def adapt(
 
     validate_out(out, overwrite)
     o.use_threads(threads)
-    settings = Settings(seed=seed, precision=precision, minutes=minutes, device=device)
+    settings = Settings(
+        seed=seed,
+        precision=precision,
+        minutes=minutes,
+        device=device,
+        sharding=sharding,
+        activation_checkpointing=activation_checkpointing,
+    )
     common: dict[str, Any] = {"recipe": recipe, "settings": settings}
     common["context"] = RunContext(show=not quiet, overwrite=overwrite)
     if parallel:

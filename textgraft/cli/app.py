@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -46,6 +47,7 @@ from textgraft.cli.console import Interrupted, print_error, print_note, warnings
 from textgraft.core.errors import UserError
 from textgraft.core.files import FULL, cannot_write
 from textgraft.core.interrupts import reliable_interrupts
+from textgraft.core.launched import launched
 
 INTERRUPTED = 130
 USER_ERROR = 2
@@ -147,6 +149,34 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
+    if launched():
+        sys.exit(_on_several_processes(arguments, debug=debug))
+    sys.exit(_exit_code(arguments, debug=debug))
+
+
+def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
+    """Run the command on process 0, whose trainings the others follow; return the exit code of this process."""
+    first = os.environ["RANK"] == "0"
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a warning of each phase, about parameters without gradient
+    from textgraft.core import processes
+    from textgraft.training.followers import dismiss, follow
+
+    try:
+        joined = processes.start()
+        if joined.first:
+            code = _exit_code(arguments, debug=debug)
+            dismiss()
+            return code
+        follow(joined)
+        return 0
+    except UserError as error:  # process 0 has the same, or is gone and torchrun reports it
+        return _reported(error) if first or debug else USER_ERROR
+    finally:
+        processes.finish()
+
+
+def _exit_code(arguments: Sequence[str], *, debug: bool) -> int:
+    """Run a command and return its exit code."""
     try:
         with nullcontext() if debug else warnings_on_stderr():
             code = _run(arguments)
@@ -158,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Ctrl-C during `exec`, as in the definition of a dataclass, sets a flag in CPython (3.11's pythonrun.c) that
         # makes `python -m` exit as if killed by a signal; the next `exec` clears it.
         exec("")
-    sys.exit(code)
+    return code
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -199,7 +229,5 @@ def _reported(error: Exception) -> int:
 
 def _closed_pipe() -> int:
     """Discard what Python would flush to the closed pipe at exit, and return the exit code."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

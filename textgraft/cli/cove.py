@@ -60,6 +60,8 @@ def train(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
@@ -74,7 +76,15 @@ def train(
 
     validate_out(out, overwrite)
     o.use_threads(threads)
-    settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
+    settings = Settings(
+        seed=seed,
+        precision=precision,
+        minutes=minutes,
+        patience=patience,
+        device=device,
+        sharding=sharding,
+        activation_checkpointing=activation_checkpointing,
+    )
     options = CoVeOptions(recipe=recipe, score=score, reach=reach, max_tokens=max_tokens, bleu=bleu, settings=settings)
     pairs = read_parallel(source, target)
     held_out = None if valid is None else read_parallel(*valid)

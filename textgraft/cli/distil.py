@@ -53,6 +53,8 @@ def distil(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     text: o.TextColumn = None,
     text2: o.SecondColumn = None,
@@ -77,7 +79,15 @@ def distil(
 
     validate_out(out, overwrite)
     o.use_threads(threads)
-    settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
+    settings = Settings(
+        seed=seed,
+        precision=precision,
+        minutes=minutes,
+        patience=patience,
+        device=device,
+        sharding=sharding,
+        activation_checkpointing=activation_checkpointing,
+    )
     options = DistilOptions(
         recipe=recipe,
         temperature=temperature,

@@ -105,6 +105,8 @@ def finetune(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     text: o.TextColumn = None,
     text2: o.SecondColumn = None,
@@ -151,7 +153,14 @@ def finetune(
         layer_aggregation=layer_aggregation,
         minutes=minutes,
         rungs=None if rungs is None else parse_rungs(rungs),
-        settings=Settings(seed=seed, precision=precision, patience=patience, device=device),
+        settings=Settings(
+            seed=seed,
+            precision=precision,
+            patience=patience,
+            device=device,
+            sharding=sharding,
+            activation_checkpointing=activation_checkpointing,
+        ),
     )
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
@@ -163,7 +172,14 @@ def finetune(
     models = validate_finetune(examples["train"], model=model, held_out=held_out, options=options)
     problems = _data_problems(parts, texts, quiet)
     if pool and adapt_first and (texts or enough_to_adapt(pool)) and load_recipe(options.language_recipe).adapt.phases:
-        adapt_settings = Settings(seed=seed, precision=precision, minutes=adapt_minutes, device=device)
+        adapt_settings = Settings(
+            seed=seed,
+            precision=precision,
+            minutes=adapt_minutes,
+            device=device,
+            sharding=sharding,
+            activation_checkpointing=activation_checkpointing,
+        )
         options = replace(options, adapt=adapt_settings)
     with problems_printed(), resumable(out, *(adapted_path(out, name, models) for name in models)):
         result = finetune(

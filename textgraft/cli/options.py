@@ -77,6 +77,22 @@ Device = Annotated[
     str,
     typer.Option("--device", help="auto, cpu or cuda (auto: cuda where torch finds a GPU).", rich_help_panel=TRAINING),
 ]
+Sharding = Annotated[
+    str,
+    typer.Option(
+        "--sharding",
+        help="With torchrun: none (a copy of the model on each process) or full (a part of it; FSDP2).",
+        rich_help_panel=TRAINING,
+    ),
+]
+ActivationCheckpointing = Annotated[
+    bool,
+    typer.Option(
+        "--activation-checkpointing",
+        help="Compute layers again in the backward pass, which takes less memory and a third more time.",
+        rich_help_panel=TRAINING,
+    ),
+]
 Patience = Annotated[
     int | None, typer.Option("--patience", min=1, help="Stop after this many validations without improvement.")
 ]

@@ -37,6 +37,8 @@ def pretrain(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -49,7 +51,15 @@ def pretrain(
 
     validate_out(out, overwrite=None)
     o.use_threads(threads)
-    settings = Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device)
+    settings = Settings(
+        seed=seed,
+        precision=precision,
+        minutes=minutes,
+        patience=patience,
+        device=device,
+        sharding=sharding,
+        activation_checkpointing=activation_checkpointing,
+    )
     source_texts = named_sources(sources or [], language or [])
     with resumable(out):
         pretrain(

@@ -82,6 +82,8 @@ def finetune(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
@@ -106,7 +108,15 @@ def finetune(
         evaluation_questions=test_questions,
         baseline=baseline,
         layer_aggregation=layer_aggregation,
-        settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
+        settings=Settings(
+            seed=seed,
+            precision=precision,
+            minutes=minutes,
+            patience=patience,
+            device=device,
+            sharding=sharding,
+            activation_checkpointing=activation_checkpointing,
+        ),
     )
     paths = {"train": train, "valid": valid, "test": test}
     parts = {name: _read(path, drop_misplaced) for name, path in paths.items() if path is not None}

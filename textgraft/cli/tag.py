@@ -87,6 +87,8 @@ def finetune(
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
+    sharding: o.Sharding = "none",
+    activation_checkpointing: o.ActivationCheckpointing = False,
     threads: o.Threads = None,
     overwrite: o.Overwrite = False,
     quiet: o.Quiet = False,
@@ -116,7 +118,15 @@ def finetune(
         baseline=baseline,
         layer_aggregation=layer_aggregation,
         network=Network(kept_bytes=round(keep_gb * 1e9)),
-        settings=Settings(seed=seed, precision=precision, minutes=minutes, patience=patience, device=device),
+        settings=Settings(
+            seed=seed,
+            precision=precision,
+            minutes=minutes,
+            patience=patience,
+            device=device,
+            sharding=sharding,
+            activation_checkpointing=activation_checkpointing,
+        ),
     )
     paths = {"train": train, "valid": valid, "test": test}
     files = TaggedFiles(word_column, tag_column, tag_names, repair_tags, repair_spans)

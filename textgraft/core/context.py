@@ -15,6 +15,8 @@ class RunContext:
         seed: Of all random numbers; None: that of the settings.
         device: A name of core.device.DEVICES; None: that of the settings.
         precision: A name of nn.cpu.precision; None: that of the settings.
+        sharding: How several processes hold the model (training.engines.SHARDINGS); None: that of the settings.
+        activation_checkpointing: Compute activations again in the backward pass; None: that of the settings.
         threads: How many torch computes with; None: as many as it has.
         show: Progress and notes on stderr.
         overwrite: Replace what is at the output already.
@@ -24,6 +26,8 @@ class RunContext:
     seed: int | None = None
     device: str | None = None
     precision: str | None = None
+    sharding: str | None = None
+    activation_checkpointing: bool | None = None
     threads: int | None = None
     show: bool = True
     overwrite: bool = False

@@ -85,12 +85,37 @@ class Batch:
             for rows in budget_batches(lengths, tokens=positions, rows=len(lengths))
         ]
 
+    def share(self, rank: int, size: int) -> Batch:
+        """The examples of one of `size` processes: the batch is cut into as many pieces of consecutive examples.
+
+        Pieces differ by an example at most; where there are fewer examples than processes, some are empty.
+
+        Args:
+            rank: Number of the process.
+            size: Number of processes.
+        """
+        if size == 1:
+            return self
+        count = len(self.ids) if self.groups is None else int(self.groups[-1]) + 1
+        first, last = count * rank // size, count * (rank + 1) // size
+        if self.groups is None:
+            return replace(self, **{name: v[first:last] for name, v in self._present() if name not in SHARED})
+        rows = (self.groups >= first) & (self.groups < last)
+        of_examples = ("targets", "rows", "features")
+        kept = {n: v[first:last] if n in of_examples else v[rows] for n, v in self._present() if n not in SHARED}
+        return replace(self, **(kept | {"groups": self.groups[rows] - first}))
+
+    def _present(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, value) for name, value in vars(self).items() if value is not None)
+
     def _rows(self, rows: Tensor, width: int) -> Batch:
-        selected = {name: value[rows] for name, value in vars(self).items() if value is not None}
+        selected = {name: value[rows] for name, value in self._present()}
         cut = {name: selected[name][:, :width] for name in OF_POSITIONS if name in selected}
         return replace(self, **(selected | cut))
 
 
+SHARED = ("character_ids",)
+"""Names of the tensors that all rows share."""
 OF_POSITIONS = ("ids", "mask", "segments", "answerable", "from_right", "vectors", "order", "languages")
 """Names of the tensors that have a value for each position, besides targets."""
 

@@ -34,6 +34,7 @@ from textgraft.data.fingerprint import difference
 from textgraft.models import artifact, model_folder
 from textgraft.models.artifact import Predictor
 from textgraft.models.model import Model
+from textgraft.training.followers import Interruption, leading
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.perplexity import Validator
 from textgraft.training.run_lock import claim, locked
@@ -42,7 +43,7 @@ PROJECTED_FROM = 10.0
 """Seconds of training after which its total time is extrapolated; the first steps are slower than the others."""
 
 
-class Stopped(UserError):
+class Stopped(Interruption):
     """Ctrl-C or SIGTERM ended the run, which is saved."""
 
 
@@ -214,8 +215,12 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
         UserError: Another run is writing into the same folder.
         TooSlow: As soon as the extrapolated time exceeds `max_seconds`.
     """
-    with locked(checkpoint.parent), _deferred_interrupts() as interrupted, _bar(show) as bar:
-        run.resume(checkpoint)
+    with (
+        locked(checkpoint.parent),
+        _deferred_interrupts() as interrupted,
+        _bar(show) as bar,
+        leading(run, checkpoint) as leader,
+    ):
         share_of_peak = _share_of_peak(run)
         last_save = time.monotonic()
         task = bar.add_task(title, total=1.0, detail="")
@@ -223,10 +228,11 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
         def on_encoded(texts: int) -> None:
             bar.update(task, description=f"{title}: encoding", detail=f"{texts:,} texts")
             if interrupted():
-                run.save(checkpoint)
+                if not run.processes.several:  # others are encoding too
+                    run.save(checkpoint)
                 raise _stopped(title)
 
-        for step in run.steps(on_encoded):
+        for step in leader.steps(on_encoded):
             total = (step.progress + run.progress.phase) / len(run.phases)
             bar.update(task, completed=total, description=f"{title}: {step.phase}", detail=_detail(step, share_of_peak))
             if show and step.scores:
@@ -236,9 +242,9 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
             if max_seconds is not None and (whole := projected(step.seconds, _share(step, run))) > max_seconds:
                 raise TooSlow(whole, step.seconds)
             if time.monotonic() - last_save >= run.settings.save_seconds:
-                run.save(checkpoint)
+                leader.save(checkpoint)
                 last_save = time.monotonic()
-        run.save(checkpoint)
+        leader.save(checkpoint)
         if interrupted():
             raise _stopped(title)
         bar.update(task, completed=1.0)

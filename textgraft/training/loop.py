@@ -3,6 +3,9 @@
 A run's state is a few numbers and tensors (`Run.save`, `Run.resume`); everything else is a pure function of the seed. A
 run that is killed and resumed from any checkpoint ends bit-equal, on one CPU, to an uninterrupted one. A checkpoint can
 be loaded on every device: the run continues with the same batches and rates, though not bit-equal.
+
+Several processes (core.processes) run the same loop, each with its share of every batch; `training.followers` keeps
+them in step. Batches, rates and results do not depend on their number, but for dropout, which is drawn on each.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,15 +26,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.processes import ALONE, Processes, current
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import Stream, ahead
 from textgraft.encoders.base import State
+from textgraft.heads.base import Loss
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.contrastive import contrastive_backward
+from textgraft.training.engines import Engine, Single, nothing
 from textgraft.training.frozen_features import extract_frozen_features, with_features
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, set_trainable
@@ -100,8 +107,11 @@ class Run:
         validate: Callable[[Model], Scores] | None = None,
     ) -> None:
         self.device = resolve_device(settings.device)
-        self.model, self.phases, self.stream = model.to(self.device), phases, stream
+        whole = settings.sharding == "none" or not current().several  # a model in parts may not fit on one device
+        self.model, self.phases, self.stream = model.to(self.device) if whole else model, phases, stream
         self.settings, self.validate = settings, validate
+        self.processes: Processes = ALONE
+        self.engine: Engine = Single(self.model)
         self.precision = resolve(settings.precision, self.device)
         self.positions = POSITIONS[self.precision] if self._splits_batches() else None
         self.progress = Progress()
@@ -111,6 +121,10 @@ class Run:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.rng = torch.get_rng_state()
+
+    def join(self, processes: Processes, engine: Engine) -> None:
+        """Train together with other processes, all of which have the same run. To be called before `restore`."""
+        self.processes, self.engine = processes, engine
 
     def steps(self, on_progress: ProgressCallback = no_progress) -> Iterator[Step]:
         """Train to the end of the last phase, yielding after every optimizer step.
@@ -141,7 +155,12 @@ class Run:
             )
             self.optimizer, self.state = None, None
         if self.best:
-            load_values(self.model, self.best)
+            self._load(self.best)
+        self.model = self.engine.end()
+        if self.settings.activation_checkpointing:
+            from textgraft.training.activation_checkpointing import keep_activations
+
+            keep_activations(self.model)
         self.progress.finished = True
 
     def _splits_batches(self) -> bool:
@@ -150,10 +169,16 @@ class Run:
         return self.device.type == "cpu" and not (self.stream.stateful or self.model.encoder.recurrent or normalised)
 
     def _new_optimizer(self, phase: Phase) -> torch.optim.Optimizer:
-        groups = self.model.layer_groups()
-        set_trainable(groups, phase)
-        self.model.contrastive_temperature = phase.contrastive_temperature
-        return build_optimizer(groups, phase)
+        def choose(model: Model) -> None:
+            set_trainable(model.layer_groups(), phase)
+            model.contrastive_temperature = phase.contrastive_temperature
+            if self.settings.activation_checkpointing:
+                from textgraft.training.activation_checkpointing import checkpoint_activations
+
+                checkpoint_activations(model)
+
+        self.model = self.engine.begin(choose)
+        return build_optimizer(self.model.layer_groups(), phase)
 
     def _total_steps(self, phase: Phase, first_epoch: int) -> int:
         """Optimizer steps of the phase, at least one; an epoch's last step may have fewer micro-batches."""
@@ -193,19 +218,21 @@ class Run:
         while done() < 1 and not self._over(phase):
             epoch = first_epoch + at.epoch
             length = self.stream.length(epoch)
-            batches = with_features(self.stream.batches(epoch, at.batch), features)
+            batches = with_features(self._shares(epoch, at.batch), features)
             if self.device.type == "cuda":
                 batches = ahead(batches)
             while at.batch < length and done() < 1:
                 started = time.perf_counter()
                 micro = list(islice(batches, settings.accumulate))
-                loss, count, lr = self._step(micro, phase, done(), total)
+                loss, count, tokens, lr = self._step(micro, phase, done(), total)
                 at.batch += len(micro)
                 at.step += 1
-                at.tokens += sum(int(b.mask.sum()) for b in micro)
+                at.tokens += tokens
                 at.epoch_loss += loss
                 at.epoch_count += count
                 at.seconds += time.perf_counter() - started
+                if slot is not None:  # one clock decides
+                    at.seconds = self.processes.from_first(at.seconds)
                 ended = at.batch >= length or done() >= 1
                 due = (
                     ended if settings.validate_every is None else at.step % settings.validate_every == 0 or done() >= 1
@@ -222,16 +249,24 @@ class Run:
                     break
 
     @flushed()
-    def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, float]:
-        """One optimizer step over one or more batches: (summed loss, its count, the top group's learning rate)."""
+    def _step(self, micro: list[Batch], phase: Phase, done: float, total: int) -> tuple[float, int, int, float]:
+        """One optimizer step over one or more batches: (summed loss, its count, tokens, the top group's rate)."""
         assert self.optimizer is not None
         on_gpu = self.device.type == "cuda"
         with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
             torch.set_rng_state(self.rng)
+            if self.processes.several:  # one draw of the run's generator, whose state all save, seeds each in its way
+                seed = int(torch.randint(2**62, ()))
+                self.rng = torch.get_rng_state()
+                torch.manual_seed(seed + self.processes.rank)
             if on_gpu:  # seeded by the CPU's generator, the only one whose state is saved
                 torch.cuda.manual_seed(int(torch.randint(2**62, ())))
             loss_sum, count = self._backward(micro)
-            self.rng = torch.get_rng_state()
+            if not self.processes.several:
+                self.rng = torch.get_rng_state()
+        local = sum(int(b.mask.sum()) for b in micro)
+        loss_sum, *counts = self.processes.sums(loss_sum, count, local)
+        count, tokens = (round(number) for number in counts)
         place = f"phase '{phase.name}', step {self.progress.step + 1}"
         _validate_finite(loss_sum, "loss", place)
         _validate_finite(self._divide_and_clip(count), "gradient", place)
@@ -244,7 +279,7 @@ class Run:
         # Fused optimizers do not increment the version of the weights, by which casts are cached (precision.Casts).
         torch.autograd.graph.increment_version([p for g in self.optimizer.param_groups for p in g["params"]])
         self.optimizer.zero_grad(set_to_none=True)
-        return loss_sum, count, lr
+        return loss_sum, count, tokens, lr
 
     def _backward(self, micro: list[Batch]) -> tuple[float, int]:
         """Accumulate the gradients of the batches' summed losses: (summed loss, its count).
@@ -254,16 +289,17 @@ class Run:
         """
         self.model.train()
         loss_sum, count = 0.0, 0
+        cut = self._parts(micro)
         if self.model.contrastive_temperature:
-            for batch in micro:
-                parts = [batch] if self.positions is None else batch.parts(self.positions)
+            for number, parts in enumerate(cut):
                 with computing_in(self.precision, self.device):
-                    loss = contrastive_backward(self.model, parts)
+                    loss = contrastive_backward(self.engine, parts, self.processes, last=number == len(cut) - 1)
                 loss_sum, count = loss_sum + float(loss.total), count + loss.count
             return loss_sum, count
-        for batch in micro if self.positions is None else (p for b in micro for p in b.parts(self.positions)):
+        flat = [part for parts in cut for part in parts]
+        for number, part in enumerate(flat):
             with computing_in(self.precision, self.device):
-                loss = self.model.loss(batch, self.state if self.stream.stateful else None)
+                loss = self.engine.loss(partial(self._loss_of, part), last=number == len(flat) - 1)
             if not loss.total.requires_grad:
                 phase = self.phases[self.progress.phase].name
                 message = f"the head does not depend on any parameter that the phase '{phase}' trains."
@@ -274,12 +310,35 @@ class Run:
                 self.state = tuple(tuple(t.detach() for t in layer) for layer in loss.state)
         return loss_sum, count
 
+    def _loss_of(self, part: Batch, model: Model) -> Loss:
+        if not len(part.ids):
+            return nothing(model)
+        return model.loss(part, self.state if self.stream.stateful else None)
+
+    def _parts(self, micro: list[Batch]) -> list[list[Batch]]:
+        """Each batch in parts of at most `positions` positions."""
+        return [
+            [batch] if self.positions is None or not len(batch.ids) else batch.parts(self.positions) for batch in micro
+        ]
+
+    def _shares(self, epoch: int, start: int) -> Iterator[Batch]:
+        """This process's share of each batch."""
+        for batch in self.stream.batches(epoch, start):
+            share = batch.share(self.processes.rank, self.processes.size)
+            if self.stream.stateful and not len(share.ids):
+                message = (
+                    f"{len(batch.ids)} contiguous streams of text are too few for {self.processes.size} processes."
+                )
+                raise UserError(message, remedy="Start fewer processes, or give more text or a larger batch_size.")
+            yield share
+
     def _divide_and_clip(self, count: int) -> float:
         """Turn the gradient of the sum into that of the mean, and clip it; returns its global norm before clipping."""
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))) / count
+        factor = self.engine.factor / count
+        norm = self.engine.norm(grads) * factor
         clip = self.settings.clip
-        torch._foreach_mul_(grads, (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / count)
+        torch._foreach_mul_(grads, (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) * factor)
         return norm
 
     def _validated(self, phase: Phase) -> Scores | None:
@@ -333,40 +392,66 @@ class Run:
         return self.settings.patience is not None and self.progress.stale >= self.settings.patience
 
     def save(self, path: Path) -> None:
-        """Write the whole state of the run to one file, atomically."""
+        """Write the whole state of the run to one file, atomically; on several processes the first writes.
+
+        The file does not depend on the number of processes, nor on how the model is held by them.
+        """
+        tensors, state = self.collect()
+        if self.processes.first:
+            save_checkpoint(path, tensors, state)
+
+    def collect(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values of the whole state. All processes have to call it at the same time."""
         tensors = {f"model.{n}": t for n, t in self.model.values().items()}
         tensors |= {f"best.{n}": t for n, t in self.best.items()}
-        tensors["rng"] = self.rng
-        for i, layer in enumerate(self.state or ()):
-            tensors |= {f"state.{i}.{j}": t for j, t in enumerate(layer)}
         groups: list[dict[str, Any]] | None = None
         if self.optimizer is not None:
             saved = self.optimizer.state_dict()
             groups = saved["param_groups"]
             for index, slots in saved["state"].items():
                 tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
-        save_checkpoint(path, tensors, {"progress": asdict(self.progress), "optimizer": groups})
+        tensors = self.engine.whole(tensors)
+        tensors["rng"] = self.rng
+        for i, layer in enumerate(self.state or ()):
+            tensors |= {f"state.{i}.{j}": self.processes.rows(t) for j, t in enumerate(layer)}
+        return tensors, {"progress": asdict(self.progress), "optimizer": groups}
 
     def resume(self, path: Path) -> bool:
         """Restore a saved state, weights included; False if the file does not exist."""
         if not path.exists():
             return False
-        tensors, state = load_checkpoint(path)
+        self.restore(*load_checkpoint(path))
+        return True
+
+    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Continue from a state that `collect` returned, on any number of processes."""
         self.progress = Progress(**state["progress"])
         load_values(self.model, _under(tensors, "model."))
         self.best, self.rng = _under(tensors, "best."), tensors["rng"]
         layers: dict[str, list[Tensor]] = {}
         for name, value in _under(tensors, "state.").items():
             layers.setdefault(name.split(".")[0], []).append(value)
-        self.state = tuple(tuple(t.to(self.device) for t in layers[str(i)]) for i in range(len(layers))) or None
+        self.state = tuple(tuple(self._own_rows(t) for t in layers[str(i)]) for i in range(len(layers))) or None
         if state["optimizer"] is not None:
             self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
             saved: dict[int, dict[str, Tensor]] = {}
             for name, value in _under(tensors, "optimizer.").items():
                 index, slot = name.split(".", 1)
-                saved.setdefault(int(index), {})[slot] = value
+                saved.setdefault(int(index), {})[slot] = self.engine.like(value, parameters[int(index)])
             self.optimizer.load_state_dict({"state": saved, "param_groups": state["optimizer"]})
-        return True
+
+    def _own_rows(self, state: Tensor) -> Tensor:
+        """This process's rows of the state of all contiguous streams."""
+        if not state.ndim:
+            return state.to(self.device)
+        rows, rank, size = len(state), self.processes.rank, self.processes.size
+        return state[rows * rank // size : rows * (rank + 1) // size].clone().to(self.device)
+
+    def _load(self, values: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, target in self.model.values().items():
+                target.copy_(self.engine.like(values[name], target))
 
 
 def _validate_finite(value: float, name: str, place: str) -> None:

@@ -13,6 +13,7 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
 from textgraft.nn.cpu.precision import resolve
+from textgraft.training.engines import validate_sharding
 from textgraft.training.phases import Stage
 
 
@@ -30,6 +31,9 @@ class Settings:
         minutes: Training time in place of the phases' epochs, whose shares of it the phases get; None: as the phases.
         save_seconds: Seconds between checkpoints; not part of a run's identity.
         device: A name of core.device.DEVICES; not part of a run's identity, since it may be resumed on another.
+        sharding: How several processes hold the model, a name of training.engines.SHARDINGS; not part of the identity.
+        activation_checkpointing: Keep only the inputs of each layer for the backward pass, and compute the rest again;
+            not part of the identity.
     """
 
     seed: int = 0
@@ -41,6 +45,8 @@ class Settings:
     minutes: float | None = None
     save_seconds: float = 60.0
     device: str = "auto"
+    sharding: str = "none"
+    activation_checkpointing: bool = False
 
     def __post_init__(self) -> None:
         minimum = {"seed": 0, "accumulate": 1, "patience": 1, "validate_every": 1, "clip": 0, "save_seconds": 0}
@@ -50,11 +56,12 @@ class Settings:
             raise UserError(f"{wrong[0]} is {values[wrong[0]]}.", remedy=f"Give {minimum[wrong[0]]} or more.")
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise UserError(f"minutes is {self.minutes}.", remedy="Give a number above 0.")
+        validate_sharding(self.sharding)
         resolve(self.precision, resolve_device(self.device))  # fails here for an unknown name, and not after hours
 
     def identity(self) -> dict[str, Any]:
         """All settings but those that do not change the result."""
-        return identity_of(self, without=("save_seconds", "device"))
+        return identity_of(self, without=("save_seconds", "device", "sharding", "activation_checkpointing"))
 
     def of(self, stage: Stage) -> Settings:
         """These settings with the stage's bound of the gradient's norm, if it has one."""
@@ -72,7 +79,7 @@ def prepared(context: RunContext | None, settings: Settings) -> tuple[RunContext
         The context with seed, device and precision filled in, and settings with the same.
     """
     context = context or RunContext()
-    names = ("seed", "device", "precision")
+    names = ("seed", "device", "precision", "sharding", "activation_checkpointing")
     settings = replace(settings, **{n: value for n in names if (value := getattr(context, n)) is not None})
     if context.threads is not None:
         torch.set_num_threads(context.threads)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ from torch import Tensor
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import Direction, TokenIds, shuffled_batches
+from textgraft.data.streams.per_epoch import PerEpoch
 
 MAX_SHUFFLED_TOKENS = 32_000_000
 """Corpora of up to this many tokens are held in memory and their documents shuffled in each epoch."""
@@ -112,7 +112,7 @@ class LanguageModelStream:
         # A tiny corpus gets fewer contiguous streams, so that each still holds a window or two.
         self.rows = max(1, min(rows, (corpus.num_tokens - 1) // (2 * bptt)))
         self.stream_length = (corpus.num_tokens - 1) // self.rows
-        self._windows = lru_cache(maxsize=2)(self._draw_windows)
+        self._windows = PerEpoch(self._draw_windows)
 
     def _draw_windows(self, epoch: int) -> np.ndarray:
         """Borders of the epoch's windows within a stream, from 0 to its length."""
@@ -188,7 +188,7 @@ class ScatteredStream:
         self.corpus, self.rows, self.seed = corpus, rows, seed
         # A tiny corpus still gives a batch or two.
         self.bptt = max(1, min(bptt, (corpus.num_tokens - 1) // 2))
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+        self._plan = PerEpoch(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> np.ndarray:
         """Start of the epoch's windows, in order."""
@@ -285,7 +285,7 @@ class ExampleStream:
     ) -> None:
         self.sequences, self.targets, self.pad_id = sequences, targets, pad_id
         self.rows, self.tokens, self.seed = rows, tokens, seed
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+        self._plan = PerEpoch(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> list[list[int]]:
         lengths = [len(s) for s in self.sequences]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ import torch
 from textgraft.core.errors import UserError
 from textgraft.data.batch import IGNORE, Batch
 from textgraft.data.streams.base import TokenSource
+from textgraft.data.streams.per_epoch import PerEpoch
 from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer
 
@@ -177,7 +177,7 @@ class MaskedStream:
             remedy = "Check that the files hold text."
             raise UserError(f"{corpus.num_tokens} tokens are too few to train a language model.", remedy=remedy)
         self._documents = _Documents(corpus, tokens, length - 3) if pairs else None
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+        self._plan = PerEpoch(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """The epoch's rows in order, and the shift of each document (or of the whole corpus)."""

@@ -105,8 +105,9 @@ class Corpus:
         words: int,
         characters: int,
         fingerprint: str,
+        folder: Path | None = None,
     ) -> None:
-        self._shards = list(shards)
+        self._shards, self._folder = list(shards), folder
         self._borders = np.cumsum([0, *(len(shard) for shard in shards)])
         self.document_starts = document_starts
         self.num_tokens = int(self._borders[-1])
@@ -139,7 +140,16 @@ class Corpus:
             words=sum(shard.words for shard in index.shards),
             characters=sum(shard.characters for shard in index.shards),
             fingerprint=index.tokenizer,
+            folder=folder,
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the same files; a corpus in memory is copied."""
+        if self._folder is None:
+            counts = self.num_words, self.num_characters, self.tokenizer_fingerprint
+            return _in_memory, (self._shards, self.document_starts, *counts)
+        digest = _sha256(self._folder / INDEX)
+        return _opened, (self._folder.resolve(), digest)
 
     @classmethod
     def from_ids(cls, ids: Sequence[np.ndarray], tokenizer: Tokenizer, *, words: int, characters: int) -> Corpus:
@@ -161,6 +171,20 @@ class Corpus:
             if stop <= self._borders[i + 1]:
                 break
         return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+
+def _in_memory(shards: list[np.ndarray], starts: np.ndarray, words: int, characters: int, fingerprint: str) -> Corpus:
+    return Corpus(shards, starts, words=words, characters=characters, fingerprint=fingerprint)
+
+
+def _opened(folder: Path, digest: str) -> Corpus:
+    """The corpus that another process has opened. Raises UserError if it is not here, or is another one."""
+    path = folder / INDEX
+    if not path.exists() or _sha256(path) != digest:
+        message = "this corpus is not here" if not path.exists() else "this is another corpus than that of process 0"
+        remedy = "Put the output folder on a drive that all machines share, under the same path."
+        raise UserError(f"{message}.", where=str(folder), remedy=remedy)
+    return Corpus.open(folder, verify=False)
 
 
 def build_corpus(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import torch
 
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.sequences import shuffled_batches
+from textgraft.data.streams.per_epoch import PerEpoch
 from textgraft.data.windows import Window
 
 
@@ -44,7 +44,7 @@ class WindowStream:
         self, windows: Sequence[Window], *, pad_id: int, rows: int = 16, tokens: int = 24_000, seed: int = 0
     ) -> None:
         self.windows, self.pad_id, self.rows, self.tokens, self.seed = windows, pad_id, rows, tokens, seed
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+        self._plan = PerEpoch(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> list[list[int]]:
         lengths = [len(w.ids) for w in self.windows]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from textgraft.data.batch import IGNORE, Batch, iterate
 from textgraft.data.sequences import shuffled_batches
+from textgraft.data.streams.per_epoch import PerEpoch
 from textgraft.data.tags import SubwordPooling
 from textgraft.data.words import WordWindow
 
@@ -95,7 +95,7 @@ class WordStream:
     ) -> None:
         self.windows, self.tags, self.pad_id, self.subword_pooling = windows, tags, pad_id, subword_pooling
         self.rows, self.seed, self.vectors = rows, seed, vectors
-        self._plan = lru_cache(maxsize=2)(self._draw_plan)
+        self._plan = PerEpoch(self._draw_plan)
 
     def _draw_plan(self, epoch: int) -> list[list[int]]:
         lengths = [len(w.ids) for w in self.windows]

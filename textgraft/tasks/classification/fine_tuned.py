@@ -34,6 +34,7 @@ from textgraft.tasks.classification.training import (
     as_model,
     train_classifier,
 )
+from textgraft.tasks.classification.trainings_ahead import Training, train_ahead
 from textgraft.training.driver import TooSlow
 from textgraft.training.phases import Stage
 
@@ -232,7 +233,11 @@ def train_member(
     title = f"{name} " if name else ""
     source, encoded, context = reading.source, reading.parts, training_config.context
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
+    seeds = range(context.first_seed, context.first_seed + training_config.seeds)
     with Meter() as meter:
+        if early_rejection is None and training_config.seconds is None:
+            final = [Training(f"{title}seed {seed}", seed, encoded["train"], evaluated) for seed in seeds]
+            train_ahead(plan, [*_fold_trainings(title, encoded["train"], training_config), *final], context)
         folds, rejection = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
         runs = [
             train_classifier(
@@ -242,7 +247,7 @@ def train_member(
                 context=context.with_seed(seed),
                 title=f"{title}seed {seed}",
             )
-            for seed in range(context.first_seed, context.first_seed + training_config.seeds)
+            for seed in seeds
             if rejection is None
         ]
     adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
@@ -284,6 +289,18 @@ def averaged_outcome(outcomes: Sequence[Outcome], name: str) -> Outcome:
     )
 
 
+def _fold_trainings(title: str, encoded: EncodedTexts, training_config: TrainingConfig) -> list[Training]:
+    splits, seed = training_config.splits, training_config.context.first_seed
+    return [
+        Training(_fold_title(title, number, splits), seed, encoded.take(kept), {"held": encoded.take(held_out)})
+        for number, (kept, held_out) in enumerate(splits[: training_config.folds], start=1)
+    ]
+
+
+def _fold_title(title: str, number: int, splits: Sequence[Split]) -> str:
+    return f"{title}fold {number} of {len(splits)}"
+
+
 def _train_folds(
     title: str,
     plan: Plan,
@@ -304,7 +321,7 @@ def _train_folds(
                 encoded.take(kept),
                 {"held": encoded.take(held_out)},
                 context=training_config.context,
-                title=f"{title}fold {number} of {len(training_config.splits)}",
+                title=_fold_title(title, number, training_config.splits),
                 max_seconds=max_seconds,
             )
         except TooSlow as slow:

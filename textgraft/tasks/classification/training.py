@@ -267,6 +267,13 @@ def drop_weights(trained: TrainedClassifier, folder: Path, title: str) -> Traine
     return trained
 
 
+def keep(trained: TrainedClassifier, folder: Path, title: str) -> None:
+    """Save a result for the next `train_classifier` of that title, if there is none."""
+    path = folder / f"{title}.safetensors"
+    if not path.exists():
+        _write(path, trained)
+
+
 def _write(path: Path, trained: TrainedClassifier) -> None:
     tensors = {f"model.{n}": t for n, t in trained.values.items()}
     tensors |= {f"logits.{n}": torch.from_numpy(a) for n, a in trained.logits.items()}

@@ -1,0 +1,155 @@
+"""Training on several processes against one: largest difference of losses, and throughput.
+
+    python research/processes.py parity --steps 200 --sizes 2 4
+    python research/processes.py crashes --runs 20
+    python research/processes.py throughput --recipe en-gpt-small --seconds 30
+
+The trainings of `parity` and `crashes` are those of tests/helpers/several_processes.py, without dropout but in
+`crashes`. Differences are relative to the loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = ROOT / "tests" / "helpers" / "several_processes.py"
+FAMILIES = ("lstm", "bert", "gpt", "transformer_xl", "bridge", "thawing-lstm", "thawing-bert", "contrastive-bert")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+
+
+def command(size: int, *arguments: str | Path, program: Path = PROGRAM) -> list[str]:
+    """A command line for so many processes."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"] if size > 1 else []
+    return [sys.executable, *launcher, str(program), *map(str, arguments)]
+
+
+def trained(size: int, out: Path, *arguments: str) -> dict[str, Any]:
+    """The result of a training on so many processes."""
+    line = command(size, arguments[0], out, *arguments[1:])
+    subprocess.run(line, check=True, env=ENVIRONMENT, capture_output=True)
+    result: dict[str, Any] = json.loads((out / "result.json").read_text("utf-8"))
+    return result
+
+
+def parity(steps: int, sizes: list[int]) -> None:
+    """Print the largest differences as a Markdown table."""
+    print("| training | processes | steps | largest difference of losses | of the final score |")
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in FAMILIES:
+            one = trained(1, Path(folder) / name, name, "--steps", str(steps))
+            ways = [(size, "none") for size in sizes] + [(2, "full")]
+            for size, sharding in ways:
+                out = Path(folder) / f"{name} {size} {sharding}"
+                other = trained(size, out, name, "--steps", str(steps), "--sharding", sharding)
+                pairs = [(a[2], b[2]) for a, b in zip(one["losses"], other["losses"], strict=True)]
+                worst = max(abs(a - b) / max(abs(a), 1e-3) for a, b in pairs)
+                final = abs(one["final"]["loss"] - other["final"]["loss"]) / abs(one["final"]["loss"])
+                way = f"{size}, in parts" if sharding == "full" else str(size)
+                print(f"| {name} | {way} | {len(pairs)} | {worst:.1e} | {final:.1e} |", flush=True)
+
+
+def crashes(runs: int) -> None:
+    """Kill one process, or all, at random moments; run again; compare the weights with those of an undisturbed run."""
+    options = ("--steps", "150", "--dropout", "0.1", "--save-seconds", "0")
+    equal = 0
+    with tempfile.TemporaryDirectory() as folder:
+        whole = trained(2, Path(folder) / "whole", "lstm", *options)
+        for seed in range(runs):
+            out, generator = Path(folder) / str(seed), random.Random(seed)
+            line = command(2, "lstm", out, *options)
+            with subprocess.Popen(line, env=ENVIRONMENT, stderr=subprocess.DEVNULL) as running:
+                _wait_for_steps(out, generator.randrange(1, 140))
+                workers = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text("utf-8").split()
+                victims = workers if seed % 2 else [generator.choice(workers)]
+                for worker in victims:
+                    os.kill(int(worker), signal.SIGKILL)
+                began = time.monotonic()
+                running.wait()
+            again = trained(2, out, "lstm", *options)
+            same = again["weights"] == whole["weights"]
+            equal += same
+            seconds = time.monotonic() - began
+            print(
+                f"run {seed}: {len(victims)} killed, equal weights: {same}, ended again after {seconds:.0f} s",
+                flush=True,
+            )
+    print(f"{equal} of {runs} runs end with the weights of the undisturbed one")
+
+
+def _wait_for_steps(out: Path, steps: int) -> None:
+    losses = out / "losses.jsonl"
+    while not losses.exists() or losses.read_text("utf-8").count("\n") < steps:
+        time.sleep(0.01)
+
+
+def throughput(recipe: str, seconds: float) -> None:
+    """Tokens a second of a pretraining recipe on one and on two processes of one thread each."""
+    rates = []
+    for size in (1, 2):
+        line = command(size, "worker", "--recipe", recipe, "--seconds", seconds, program=Path(__file__))
+        done = subprocess.run(line, check=True, env=ENVIRONMENT, capture_output=True, text=True)
+        rates.append(json.loads(done.stdout.strip().splitlines()[-1]))
+        print(f"{size} processes: {rates[-1]:,.0f} tokens/s", flush=True)
+    print(f"ratio {rates[1] / rates[0]:.2f}")
+
+
+def worker(recipe: str, seconds: float) -> None:
+    """Train for some seconds, and print the tokens a second on process 0."""
+    import torch
+    from scale import random_run
+
+    from textgraft.core import processes
+    from textgraft.core.launched import launched
+    from textgraft.training.followers import Leader, dismiss, follow, leading
+
+    torch.set_num_threads(1)
+    joined = processes.start() if launched() else processes.ALONE
+    if not joined.first:
+        follow(joined)
+        return
+    run = random_run(recipe)
+    with tempfile.TemporaryDirectory() as folder, leading(run, Path(folder) / "none") as leader:
+        assert isinstance(leader, Leader)
+        steps = leader.steps(lambda count: None)
+        next(steps)
+        began, before = time.perf_counter(), run.progress.tokens
+        while time.perf_counter() - began < seconds:
+            next(steps)
+        rate = (run.progress.tokens - before) / (time.perf_counter() - began)
+    dismiss()
+    print(json.dumps(rate))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("parity", "crashes", "throughput", "worker"))
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--recipe", default="en-gpt-small")
+    parser.add_argument("--seconds", type=float, default=30)
+    asked = parser.parse_args()
+    if asked.verb == "parity":
+        parity(asked.steps, asked.sizes)
+    elif asked.verb == "crashes":
+        crashes(asked.runs)
+    elif asked.verb == "throughput":
+        throughput(asked.recipe, asked.seconds)
+    else:
+        worker(asked.recipe, asked.seconds)
+
+
+if __name__ == "__main__":
+    main()
