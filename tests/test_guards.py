@@ -189,6 +189,7 @@ def test_more_epochs_cut_no_text_again(monkeypatch: pytest.MonkeyPatch, tiny_lm:
     assert max(many.values()) == 1
 
 
+@pytest.mark.slow
 def test_predicting_a_stream_takes_no_more_memory_for_more_texts(tiny_classifier: Path) -> None:
     classifier = load(tiny_classifier)
 
@@ -227,6 +228,7 @@ def test_an_import_loads_little_and_no_torch(statement: str) -> None:
     assert len(loaded) < IMPORTS[statement]
 
 
+@pytest.mark.slow
 def test_pretraining_and_fine_tuning_load_no_compiler(tiny_recipe: Path, tmp_path: Path) -> None:
     texts, labels = reviews(20)
     (tmp_path / "pool.txt").write_text("\n".join(texts * 8))

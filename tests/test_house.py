@@ -52,6 +52,7 @@ def test_no_function_has_more_parameters_than_one_can_remember() -> None:
     assert {name for name, count in found.items() if count > MOST_PARAMETERS} == EXCEPTIONS
 
 
+@pytest.mark.slow
 def test_no_function_is_longer_than_two_screens() -> None:
     found = {name: function.end_lineno - function.lineno + 1 for name, function in functions() if function.end_lineno}
     assert {name: lines for name, lines in found.items() if lines >= MOST_LINES} == {}

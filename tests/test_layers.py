@@ -120,6 +120,7 @@ def upward(graph: Mapping[str, set[str]]) -> set[tuple[str, str]]:
     return {(a, b) for a, b in edges if runs_up(a, b)}
 
 
+@pytest.mark.slow
 def test_every_module_lies_in_a_folder_of_the_order() -> None:
     graph = import_graph(PACKAGE)
     assert len(graph) > 100
@@ -147,6 +148,7 @@ def test_modules_import_one_another_without_circles() -> None:
     assert circle({module: {o for o in others if (module, o) not in allowed} for module, others in graph.items()}) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", sorted(CIRCULAR))
 def test_what_is_allowed_is_needed(edge: tuple[str, str]) -> None:
     graph = import_graph(PACKAGE)

@@ -14,6 +14,7 @@ from made_up_reviews import reviews
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "vectors.py"
 
 
+@pytest.mark.slow
 def test_both_sides_and_their_scores(tmp_path: Path) -> None:
     pytest.importorskip("gensim", reason="the benchmark compares with gensim")
     text = tmp_path / "pool.txt"

@@ -43,6 +43,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     command = ["finetune", desk / "train.csv", "--test", desk / "test.csv", "--model", desk / "gpt", "--json"]
     command += ["--quiet", "--precision", "fp32", "--no-baselines"]

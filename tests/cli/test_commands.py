@@ -18,6 +18,8 @@ from textgraft import predict
 from textgraft.cli.app import COMMANDS
 from textgraft.models.loading import load_network
 
+pytestmark = pytest.mark.slow
+
 HEAVY = ("torch", "duckdb", "sklearn", "matplotlib", "pandas", "scipy", "tokenizers")
 
 

@@ -33,6 +33,7 @@ def recipe(folder: Path, epochs: int = 1) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_classifier_teaches_a_smaller_one(desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "small"
     arguments = ["distil", desk.classifier, desk / "pool.txt", "--student", desk.lm, "--recipe", desk / "quick.toml"]

@@ -11,6 +11,7 @@ from programs import Desk, Program, call
 from textgraft.tasks.classification.finetune_options import METHODS
 
 
+@pytest.mark.slow
 def test_without_a_recipe_it_says_what_it_chose_and_the_result_is_of_use(
     desk: Desk, tmp_path: Path, run: Program
 ) -> None:

@@ -50,6 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--crf", "--scheme", "BIOES")], ids=["legal", "crf"])
 def test_a_tagger_and_its_graph_say_the_same(run: Program, folder: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     common = ("--model", folder / "tag" / "bert", "--recipe", folder / "quick-8.toml", "--max-tokens", "12", "--quiet")

@@ -93,6 +93,7 @@ def test_check_of_a_partly_labelled_file(partly: Path, run: Program) -> None:
     assert strict.out.splitlines()[2].startswith("error") or "1 error" in strict.out
 
 
+@pytest.mark.slow
 def test_finetune_uses_rows_without_a_label_as_unlabelled_text(
     partly: Path, desk: Desk, tmp_path: Path, run: Program
 ) -> None:
@@ -111,6 +112,7 @@ def test_finetune_uses_rows_without_a_label_as_unlabelled_text(
     assert "1 of 21 texts have no label and are left out" in evaluated.err
 
 
+@pytest.mark.slow
 def test_two_gaps_do_not_stop_a_recipe(desk: Desk, tmp_path: Path, run: Program) -> None:
     train = write(tmp_path / "train.csv", [*(desk / "train.csv").read_text().splitlines(), "one,", "two,NaN"])
     quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--no-baselines"]

@@ -318,6 +318,7 @@ def test_a_disk_full_at_the_end_of_training_keeps_the_work(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_run_and_says_how_to_go_on(desk: Desk, tmp_path: Path, run: Program) -> None:
     out = tmp_path / "lm"
     command = ["pretrain", desk / "pool.txt", "--out", out, "--recipe", tmp_path / "long.toml", "--quiet", "--json"]
@@ -357,6 +358,7 @@ def pressed_where_python_drops_it(*_: object, **__: object) -> None:
     pytest.fail("Ctrl-C was lost")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [pressed, pressed_amid_compiled_code, pressed_where_python_drops_it])
 def test_ctrl_c_where_there_is_nothing_to_save(
     desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch, stop: Callable[..., None]

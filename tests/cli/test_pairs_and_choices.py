@@ -228,6 +228,7 @@ def test_a_language_models_rate_is_found_on_pairs_as_adapt_reads_them(tiny_lm: P
     assert [step.loss for step in single.steps] == [step.loss for step in paired.steps]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "more"), [("", ()), ("-choice", ("--kind", "choice"))], ids=["pairs", "choices"])
 def test_inspect_transfer_on(
     data: str, more: tuple[str, ...], run: Program, desk: Path, tiny_lm: Path, tmp_path: Path
@@ -293,6 +294,7 @@ def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk
     assert len(set(of_file)) > 1
 
 
+@pytest.mark.slow
 def test_mistakes_with_pairs(classifier: Path, desk: Path, run: Program, tiny_lm: Path, tmp_path: Path) -> None:
     run("predict", classifier, "--input-text", "a cat").mistake(
         "was trained on two texts each, and here is a single text"

@@ -79,6 +79,7 @@ def theirs(folder: Path, name: str, texts: list[str]) -> Any:
         return model(**{k: v for k, v in tokens.items() if k != "token_type_ids"}), tokens["attention_mask"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_embedded_adapted_fine_tuned_exported_and_written_back(
     kind: str, folder: Path, run: Program, tmp_path: Path

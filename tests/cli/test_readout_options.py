@@ -60,6 +60,7 @@ def test_mistakes_with_layers(desk: Desk, tmp_path: Path, run: Program) -> None:
     assert not (tmp_path / "v.npz").exists()
 
 
+@pytest.mark.slow
 def test_a_classifier_by_the_second_to_last_layer(desk: Desk, tmp_path: Path, run: Program) -> None:
     out, quick = tmp_path / "out", ("--recipe", desk / "quick.toml", "--no-baselines", "--quiet", "--json")
     files = (desk / "train.csv", "--test", desk / "test.csv", "--model", desk.lm)

@@ -30,6 +30,7 @@ def test_the_list_shows_the_default_of_each_bundled_model(run: Program) -> None:
     assert shown["defaults_file"] == str(defaults_path())
 
 
+@pytest.mark.slow
 def test_one_model(desk: Desk, run: Program, tmp_path: Path) -> None:
     assert spawn("recipes", "en-gpt-small").out == (f"en-gpt-small -> transformer-small, {FROM_FILE} this model\n")
     made = encoder("bert")

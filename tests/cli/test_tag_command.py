@@ -69,6 +69,7 @@ def test_finetune_as_json_with_samples(made: Made, tmp_path: Path, run: Program)
     assert done.err == ""
 
 
+@pytest.mark.slow
 @native_int8
 def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> None:
     test = write_sentences(tmp_path / "test.conll", 250, 2, names=True)  # of more than a thousand words
@@ -87,6 +88,7 @@ def test_a_stack_is_read_in_int8(made: Made, tmp_path: Path, run: Program) -> No
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_goes_on(made: Made, tmp_path: Path) -> None:
     asked = [*arguments(made.folder), "--out", tmp_path / "again"]
     stopped = interrupt(*asked, when=tmp_path / "again.run" / "plan.json")
@@ -209,6 +211,7 @@ def test_json_gives_the_model_that_columns_give(made: Made, tmp_path: Path, run:
     assert scores["columns"]["f1"]["mean"] > 0
 
 
+@pytest.mark.slow
 def test_predict_json_as_json(made: Made, tmp_path: Path, run: Program) -> None:
     (tmp_path / "a.jsonl").write_text(
         '{"text": "the captain stone sees."}\n{"tokens": ["the", "lamp"], "tags": [0, 1]}\n'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
 from made_up_reviews import reviews
 from programs import Desk, Program, Result, write_csv
 
@@ -63,6 +64,7 @@ def test_ids_given_twice_are_an_error_to_check_and_told_by_finetune(desk: Desk, 
     assert "12 rows share their id with another" in result.err
 
 
+@pytest.mark.slow
 def test_a_line_of_ten_megabytes(desk: Desk, tmp_path: Path, run: Program) -> None:
     long = tmp_path / "long.csv"
     write_csv(long, [("great film", "pos"), ("great film " * 950_000, "pos"), ("awful film", "neg")])

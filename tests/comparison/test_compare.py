@@ -79,6 +79,7 @@ def settled(value: Any) -> Any:
     return [settled(v) for v in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 def test_two_language_models_in_one_table(tmp_path: Path, quick: MethodOptions, tiny_lm: Path) -> None:
     other = tmp_path / "deep" / "another model"
     adapt(reviews(100, 5)[0], other, model=tiny_lm, context=QUIET)
@@ -97,6 +98,7 @@ def results_at(out: Path) -> Any:
     return settled(json.loads((out / "results.json").read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_a_run_cut_short_goes_on_and_ends_the_same(
     tmp_path: Path, quick: MethodOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +131,7 @@ def test_a_run_cut_short_goes_on_and_ends_the_same(
     assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".toml") == ["cut", "whole"]
 
 
+@pytest.mark.slow
 def test_a_finished_comparison_grows_by_methods_labels_and_seeds(
     tmp_path: Path, quick: MethodOptions, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +183,7 @@ def killed_at(out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return asked
 
 
+@pytest.mark.slow
 def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

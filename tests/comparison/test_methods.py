@@ -79,6 +79,7 @@ def called(name: str, models: dict[str, str], options: MethodOptions) -> Method:
     return new_method(f"{method}@{model}" if model else method, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [(name, kind) for name in CALLS for kind in METHODS[name.partition("@")[0]].kinds]
 )
@@ -139,6 +140,7 @@ def test_the_quick_methods_learn(name: str, quick: MethodOptions, tmp_path: Path
     assert (outputs.argmax(1) == labels.encode(test)).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> None:
     train, test, pool = examples(30), examples(12, seed=2), reviews(40, 3)[0]
     options = FinetuneOptions(max_tokens=32, settings=Settings(seed=4))
@@ -153,6 +155,7 @@ def test_the_default_is_what_finetune_makes(tiny_lm: Path, tmp_path: Path) -> No
     assert answers.about.startswith(made.comparison.outcomes[0].about)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind", "readings"),
     [("frozen", "single", 1), ("frozen", "numeric", 1), ("no-adapt", "single", 3), ("default", "single", 4)],

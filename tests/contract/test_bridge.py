@@ -212,6 +212,7 @@ def test_there_and_back(model_type: str, opened: Opened, tmp_path: Path) -> None
     torch.testing.assert_close(other[mask], one[mask], **CLOSE)
 
 
+@pytest.mark.slow
 @every
 def test_training_reduces_the_loss(model_type: str, opened: Opened) -> None:
     source = opened(model_type)[1]

@@ -114,6 +114,7 @@ def test_the_check_sees_another_weight(head: str) -> None:
     assert largest_difference(model, graph) > 1e-3
 
 
+@pytest.mark.slow
 def test_all_families_with_a_graph_are_here() -> None:
     assert {type(made(encoder, head).encoder) for encoder, head in GRAPHS} == set(FAMILIES)
     assert {HEADS[head]["name"] for _, head in GRAPHS} == EXPORTED_HEADS

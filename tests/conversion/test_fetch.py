@@ -311,6 +311,7 @@ IN_SMALL_CHUNKS = (
 )
 
 
+@pytest.mark.slow
 def test_killed_and_run_again(hub: FakeHub, tmp_path: Path, small_bert: dict[str, bytes]) -> None:
     hub.bytes_a_second = 40_000
     command = [*IN_SMALL_CHUNKS, "fetch", NAME, "--out", str(tmp_path / "bert"), "--json"]

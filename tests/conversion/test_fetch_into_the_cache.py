@@ -107,6 +107,7 @@ def test_a_broken_transfer_is_no_model_until_the_rest_has_come(hub: FakeHub) -> 
     assert not [name for name in cached_files() if name.endswith(".incomplete")]
 
 
+@pytest.mark.slow
 def test_killed_and_run_again(hub: FakeHub, small_bert: dict[str, bytes]) -> None:
     hub.bytes_a_second = 40_000
     small = "from textgraft.cli import main; from textgraft.conversion import downloads; downloads.WRITE_EVERY = 100"

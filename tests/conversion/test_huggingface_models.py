@@ -184,6 +184,7 @@ def test_a_classifier_pools_as_the_sentence_vectors_were_made(
     assert new_classifier(plan, 0).head.config.pooling == pooling
 
 
+@pytest.mark.slow
 def test_a_bare_encoder_learns_to_tell_masked_tokens(bert: Path, tmp_path: Path) -> None:
     bare = transformers.BertModel.from_pretrained(bert)
     bare.save_pretrained(tmp_path / "bare")

@@ -248,6 +248,7 @@ def raise_killed(*arguments: Any, **others: Any) -> None:
     raise Killed
 
 
+@pytest.mark.slow
 def test_a_killed_distillation_ends_with_the_same_bits_and_asks_the_teacher_once(
     teacher: Path, tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

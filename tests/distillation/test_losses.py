@@ -343,6 +343,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", OTHERS)
 def test_every_family_has_a_half_that_learns(family: str) -> None:
     """As long as it takes to hand a state on; the layers are the teacher's own, and move without it."""

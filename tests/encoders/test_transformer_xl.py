@@ -245,6 +245,7 @@ def test_with_same_length_windows_do_not_matter() -> None:
         assert torch.allclose(torch.cat(tops, dim=1), encoder(batch).top) == same_length
 
 
+@pytest.mark.slow
 def test_a_longer_memory_reaches_further_back() -> None:
     """By as many positions a layer as the memory holds."""
     batch = texts(1, 24)

@@ -56,6 +56,7 @@ def options(desk: Path, *names: str, seeds: int = 1) -> LayerOptions:
     return LayerOptions(str(desk / "quick.toml"), names or tuple(LAYER_AGGREGATIONS), seeds, settings=FP32)
 
 
+@pytest.mark.slow
 def test_each_readout_has_a_row_and_is_measured_once(
     desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

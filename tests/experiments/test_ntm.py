@@ -162,6 +162,7 @@ def test_every_network_learns_short_copies(name: str) -> None:
     assert np.mean(costs[-20:]) < 0.7 * np.mean(costs[:20])
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_with_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ntm_training, "SAVE_EVERY", 4)
     monkeypatch.setattr(ntm_training, "POINT_EVERY", 2)

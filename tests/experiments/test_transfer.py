@@ -173,6 +173,7 @@ def whole(tiny_lm: Path, recipe: str, tmp_path_factory: pytest.TempPathFactory) 
     return out, inspect_transfer(TRAIN, out, model=tiny_lm, test=TEST, options=asked, show=False)
 
 
+@pytest.mark.slow
 def test_results_hold_every_arm_at_every_n_and_are_what_is_written(whole: tuple[Path, dict[str, Any]]) -> None:
     out, results = whole
     assert json.loads((out / "results.json").read_text()) == results
@@ -218,6 +219,7 @@ def test_fine_tuning_all_of_a_is_what_finetune_does(
         assert found["per_seed"] == expected
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_and_ends_with_the_same_files(
     whole: tuple[Path, dict[str, Any]],
     tiny_lm: Path,

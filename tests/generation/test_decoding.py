@@ -97,6 +97,7 @@ def test_greedy_by_whole_passes(family: str) -> None:
         assert share == pytest.approx(total, abs=1e-4)
 
 
+@pytest.mark.slow
 @every_family
 def test_enough_beams_find_the_likeliest_text(family: str) -> None:
     """With as many beams as there are texts of three tokens, search is exhaustive."""

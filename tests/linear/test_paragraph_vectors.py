@@ -137,6 +137,7 @@ def test_learning_tells_the_other_half_ever_better() -> None:
     assert losses[0] > losses[1] > losses[3]
 
 
+@pytest.mark.slow
 def test_topics_are_told_apart_by_a_few_labels() -> None:
     texts, targets = remarks(2_000, 1)
     space = ParagraphFeatures(dimensions=10).fit(texts)

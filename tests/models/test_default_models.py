@@ -81,6 +81,7 @@ def small(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tiny_lm
 
 
+@pytest.mark.slow
 def test_whatever_learns_from_thai_texts_takes_it(small: Path, tmp_path: Path) -> None:
     train = Examples(TEXTS, LABELS, "single")
     base = loading.load_network(small).run["name"]

@@ -128,6 +128,7 @@ def test_without_skip_connections(options: dict[str, Any]) -> None:
     assert torch.equal(with_skips[2][batch.mask], with_skips[1][batch.mask])
 
 
+@pytest.mark.slow
 def test_converted_there_and_back_and_named(tmp_path: Path) -> None:
     """By the command line into their files, and from these into an artifact that embeds."""
     elmo.save(ours(), tmp_path / "theirs")

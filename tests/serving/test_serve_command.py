@@ -54,6 +54,7 @@ def served(
             run.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
 def test_it_answers_until_it_is_stopped(models: dict[str, Path], sent: signal.Signals, code: int) -> None:
     with served(models["single"], "--precision", "fp32") as (run, client, said):
@@ -77,12 +78,14 @@ def test_a_graph_is_served_without_torch(models: dict[str, Path], tmp_path: Path
     assert answer["predictions"][0]["confidence"] == pytest.approx(expected.confidence, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_whoever_opens_it_to_others_is_told(models: dict[str, Path]) -> None:
     with served(models["tagger"], "--host", "0.0.0.0") as (_, client, said):
         assert "anyone who can reach this machine can use the model, without a password" in said
         assert client.post("/tag", {"texts": ["river stone"]}, host="any.example")[0] == 200
 
 
+@pytest.mark.slow
 def test_any_address_of_this_machine_alone_will_do(models: dict[str, Path]) -> None:
     with served(models["reader"], "--host", "127.8.0.1") as (_, client, _):
         assert client.get("/model")[1]["task"] == "question answering"

@@ -73,6 +73,7 @@ def test_fit_refuses_a_wrong_value_by_name(kind: type, name: str, value: Any) ->
     assert refused.value.remedy.startswith(("Give ", "Known: "))
 
 
+@pytest.mark.slow
 def test_numbers_of_a_grid_are_pythons_or_numpys() -> None:
     grid = {"seed": np.arange(2), "folds": np.array([2, 3]), "max_tokens": [np.int32(64)], "verbose": [0]}
     search = GridSearchCV(TextClassifier(method="linear"), grid, cv=2, error_score="raise").fit(TEXTS, LABELS)

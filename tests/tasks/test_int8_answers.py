@@ -29,6 +29,8 @@ from textgraft.tasks.tagging.stacked import Network, validated_in_int8
 from textgraft.training.settings import Settings
 from textgraft.word_embeddings.stack import Stack
 
+pytestmark = pytest.mark.slow
+
 FP32, AUTO = Settings(precision="fp32"), Settings()
 
 

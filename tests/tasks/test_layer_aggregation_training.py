@@ -115,6 +115,7 @@ def test_a_frozen_tagger_reads_any_layers(layer_aggregation: str, tagging_bert: 
         assert learned["weights"].std() > 0
 
 
+@pytest.mark.slow
 def test_a_mix_is_worth_learning(tagging_bert: Path, tmp_path: Path) -> None:
     """Of an untrained encoder the embeddings know most of a word, and the mix finds that out."""
     asked = TagOptions(recipe=str(write_recipe(tmp_path, 6)), settings=FP32, layer_aggregation="mix", baseline=False)
@@ -177,6 +178,7 @@ def stop(*arguments: Any, **others: Any) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer_aggregation", ["second-to-last", "concat-last-4", "mix"])
 def test_a_classifier_reads_the_mean_of_other_layers_without_a_pooler(
     layer_aggregation: str, reading_bert: Path, tmp_path: Path

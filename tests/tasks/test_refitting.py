@@ -22,6 +22,7 @@ WORDS = [["Ann", "lives", "in", "Rome"], ["Bob", "works"], ["Rome", "is", "old"]
 TAGS = [["B-PER", "O", "O", "B-LOC"], ["B-PER", "O"], ["B-LOC", "O", "O"], ["B-PER", "O", "O"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "lsa", "co-training", "linear-probe"])
 def test_a_refitted_classifier_predicts_the_same(method: str, tmp_path: Path) -> None:
     model = "en-gpt-small" if method == "linear-probe" else None
@@ -67,6 +68,7 @@ def test_parameters_by_record(run: dict[str, Any], parameters: tuple[str, str | 
     assert (again.method, again.model) == parameters
 
 
+@pytest.mark.slow
 def test_a_refitted_tagger_keeps_its_tags(tmp_path: Path) -> None:
     """One over a stack starts from its folder, in which the stack is; its CRF and scheme are learned again."""
     first = SequenceTagger(stack=["en-vectors"], seed=2, minutes=0.005).fit(WORDS, TAGS)

@@ -94,6 +94,7 @@ def grows_as_the_whole(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> 
         assert growing.settled == tokenizer.settled(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MADE)
 @settings(max_examples=100)
 @given(data=st.data())

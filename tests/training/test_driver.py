@@ -339,6 +339,7 @@ except Stopped as stopped:
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_to_a_process_then_two_more_processes_and_this_one_agree_to_the_bit(
     tiny_lm: Path, tmp_path: Path
 ) -> None:
@@ -374,6 +375,7 @@ def random_states() -> tuple[bytes, bytes, object]:
     return torch.get_rng_state().numpy().tobytes(), np.random.get_state()[1].tobytes(), random.getstate()  # noqa: NPY002
 
 
+@pytest.mark.slow
 def test_no_stage_touches_the_callers_random_state(tiny_lm: Path, tiny_recipe: Path, tmp_path: Path) -> None:
     (tmp_path / "pool.txt").write_text("\n".join(TEXTS * 6))
     before = random_states()
@@ -387,6 +389,7 @@ def test_no_stage_touches_the_callers_random_state(tiny_lm: Path, tiny_recipe: P
     assert random_states() == before
 
 
+@pytest.mark.slow
 def test_a_finetuning_is_told_from_one_of_another_model(tiny_lm: Path, tmp_path: Path) -> None:
     """Same names, same shapes, other weights: its checkpoint must not be taken for ours."""
     train = Examples(TEXTS[:32], ["dull" if i % 4 == 2 else "fine" for i in range(32)], "single")

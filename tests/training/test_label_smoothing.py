@@ -58,6 +58,7 @@ def test_the_loss_is_that_of_labels_with_a_share_for_all_classes() -> None:
     assert float(model.loss(batch).total.detach()) == pytest.approx(by_hand, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_it_keeps_a_classifier_from_being_sure(tmp_path: Path) -> None:
     sure = {}
     for name, stage in (("plain", PLAIN), ("smoothed", SMOOTHED)):

@@ -81,6 +81,7 @@ print(torch.get_num_threads(), int((products != 0).sum()))
     assert printed(script) == ["2", "0"]
 
 
+@pytest.mark.slow
 def test_a_process_that_has_imported_all_may_still_fork() -> None:
     """Threads of torch do not live on in a child, whose first large product would wait for them for ever."""
     script = """

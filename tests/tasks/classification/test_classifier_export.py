@@ -66,6 +66,7 @@ def same_without_torch(folder: Path, expected: Any) -> None:
     np.testing.assert_allclose([float(c) for _, c in found], [p.confidence for p in predictions], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_ensemble_on_one_encoder(
     members: dict[str, Any],
     tmp_path: Path,
@@ -95,6 +96,7 @@ def test_an_ensemble_on_one_encoder(
         assert list(textgraft.predict(tmp_path / "graph" / name, TEXTS[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "lsa", "co-training"])
 def test_a_linear_classifier(method: str, tmp_path: Path) -> None:
     unfitted = LINEAR_METHODS[method].classifier(FeatureMaps(TEXTS, tmp_path / "maps"), 0)

@@ -102,6 +102,7 @@ def write_table(path: Path, texts: list[str], labels: list[str]) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [{}, {"recipe": "quick"}], ids=["ensemble", "recipe"])
 def test_fit_is_what_finetune_of_the_command_line_does(
     named: dict[str, str], options: dict[str, Any], quick_default: dict[str, Any], tmp_path: Path
@@ -133,6 +134,7 @@ def test_fit_is_what_finetune_of_the_command_line_does(
         np.testing.assert_array_equal(p, other.predict_proba(fresh))
 
 
+@pytest.mark.slow
 def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     estimator = TextClassifier(**quick_default).fit(texts, labels)
@@ -160,6 +162,7 @@ def test_the_report_says_what_was_chosen_and_why(quick_default: dict[str, Any]) 
     assert "min are left" in bounded.candidates_["ulmfit"].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["linear", "lsa", "vectors", "co-training", "linear-probe", "fine-tuned"])
 def test_a_method_that_is_named_is_fitted_alone(method: str, quick_default: dict[str, Any], tmp_path: Path) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
@@ -414,6 +417,7 @@ def test_whole_numbers_that_look_like_a_quantity_are_told() -> None:
         assert len(TextClassifier(**LINEAR).fit(texts, pd.Series([*range(30)] * 5, name="intent")).classes_) == 30
 
 
+@pytest.mark.slow
 def test_cross_validation_and_grid_search(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     assert cross_val_score(TextClassifier(**LINEAR), texts, labels, cv=2).mean() >= 0.7
@@ -422,6 +426,7 @@ def test_cross_validation_and_grid_search(options: dict[str, Any]) -> None:
     assert search.predict(texts[:2]).tolist() == labels[:2]
 
 
+@pytest.mark.slow
 def test_pairs_of_texts(options: dict[str, Any], tmp_path: Path) -> None:
     """Tuples, the rows of an array and of a frame are one thing; cross-validation and the saved folder know it too."""
     firsts, y = some_texts(["good", "bad"], 12)
@@ -469,6 +474,7 @@ def test_embedder_says_what_its_columns_are(options: dict[str, Any]) -> None:
     assert list(frame.columns[:2]) == ["textembedder0", "textembedder1"]
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 12)
     before = torch.get_rng_state()
@@ -491,6 +497,7 @@ def test_a_clone_has_learned_nothing(fitted: TextClassifier) -> None:
         clone(fitted).predict(["it"])
 
 
+@pytest.mark.slow
 def test_class_weights_are_given_in_the_users_labels(options: dict[str, Any]) -> None:
     texts, topics = some_texts(["good", "bad"], 12)
     y = [int(topic == "good") for topic in topics]
@@ -500,6 +507,7 @@ def test_class_weights_are_given_in_the_users_labels(options: dict[str, Any]) ->
         TextClassifier(**options, class_weights={7: 2.0}).fit(texts, y)
 
 
+@pytest.mark.slow
 def test_the_language_model_is_adapted_to_unlabelled_texts(options: dict[str, Any]) -> None:
     texts, labels = some_texts(["good", "bad"], 12)
     pool, _ = some_texts(list(WORDS), 150, seed=5)

@@ -119,6 +119,7 @@ def answers(done: FinetuneResult, name: str) -> np.ndarray:
     return shown[name].outputs[0]
 
 
+@pytest.mark.slow
 def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
 ) -> None:
@@ -135,6 +136,7 @@ def test_who_is_worth_it_reads_and_answers_as_if_it_had_been_adapted_before(
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm", "before", "alike"}
 
 
+@pytest.mark.slow
 def test_each_of_several_is_judged_and_reads_for_itself(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_who_is_not_does_not_and_it_says_so(
     assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_read(
     tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +253,7 @@ def test_what_reading_and_a_fold_cost_is_known_before(tmp_path: Path, tiny_lm: P
 OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (2, 13, 17)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [9, 15, 22, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_the_same(
     at: int, peace: FinetuneResult, tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch
@@ -287,6 +291,7 @@ def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monke
         run(tmp_path / "out", tiny_lm, options=NOT_ADAPTED)
 
 
+@pytest.mark.slow
 def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +312,7 @@ def test_compare_reads_for_the_first_training_that_asks_and_counts_it_once(
         assert read == []
 
 
+@pytest.mark.slow
 def test_compare_gives_up_who_would_take_longer_than_the_minutes(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str]
 ) -> None:

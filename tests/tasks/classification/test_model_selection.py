@@ -110,6 +110,7 @@ def answers(done: FinetuneResult, name: str) -> np.ndarray:
     return shown[name].outputs[0]
 
 
+@pytest.mark.slow
 def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) -> None:
     done = blended
     comparison, choice = done.comparison, done.record["ensemble"]
@@ -302,6 +303,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     assert saved.outputs(TEST.texts) == pytest.approx(blend[0], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +324,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     assert saved.outputs(TEST.texts) == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_path: Path) -> None:
     options = FinetuneOptions(recipe="default", folds=0, baselines=False, settings=SETTINGS)
     gpt = write_family(tmp_path, "gpt")
@@ -442,6 +445,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
 OTHER_PLACES = [pytest.param(at, marks=pytest.mark.slow) for at in (1, 7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [4, 10, *OTHER_PLACES])
 def test_killed_anywhere_it_ends_with_the_same_files(
     at: int,

@@ -160,6 +160,7 @@ def test_words_are_predicted_better_with_their_translation_in_sight(tmp_path: Pa
     assert seen < 0.5 * misled
 
 
+@pytest.mark.slow
 def test_adapting_lowers_held_out_loss_and_goes_back_to_the_library(xlm: Path, tmp_path: Path) -> None:
     done = adapted(xlm, tmp_path, pairs(400, 1), 3)
     run = json.loads((done / "run.json").read_text())

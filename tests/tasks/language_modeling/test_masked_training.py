@@ -61,6 +61,7 @@ def test_a_fresh_model_knows_nothing() -> None:
     assert pairs == pytest.approx(math.log(2), abs=0.02)
 
 
+@pytest.mark.slow
 def test_hidden_tokens_and_pairs_are_learned() -> None:
     phase = Phase("p", 40, 0.005, schedule="one_cycle", weight_decay=0.01)
     tokens, pairs = scored(train(masked_language_model(width=32), constant_pairs(), phase), constant_pairs())

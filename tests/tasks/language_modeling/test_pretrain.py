@@ -58,6 +58,7 @@ def in_a_process(task: Callable[[], object]) -> int:
     return process.exitcode
 
 
+@pytest.mark.slow
 def test_patience_ends_it_says_so_and_keeps_the_best(
     pool: Path, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +100,7 @@ def test_without_patience_the_option_that_ended_it_is_told(pool: Path, recipe: s
     assert run["stopped_by"] == "minutes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stale", [1, 2])
 def test_killed_while_it_waits_for_a_gain_it_waits_on(
     stale: int, pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -35,6 +35,8 @@ from textgraft.training.objectives import OBJECTIVES
 from textgraft.training.perplexity import bidirectional_validator
 from textgraft.training.phases import Phase, Stage
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name = "tiny-elmo"
 description = "For tests"

@@ -115,6 +115,7 @@ def test_a_head_without_bias_cannot_start_from_counts(gpt: Path, tmp_path: Path)
         pretrain([gpt.parent / "pool.txt"], tmp_path / "lm", options=PretrainOptions(recipe=str(recipe)), context=QUIET)
 
 
+@pytest.mark.slow
 def test_heads_that_start_near_are_another_model_and_another_run(gpt: Path, tmp_path: Path) -> None:
     recipe = tmp_path / "near.toml"
     recipe.write_text(RECIPE.replace("licence =", "start_near = 2\nlicence ="))

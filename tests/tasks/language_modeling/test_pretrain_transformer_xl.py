@@ -23,6 +23,8 @@ from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name = "tiny-xl"
 description = "For tests"

@@ -45,6 +45,7 @@ def same(one: Path, other: Path) -> bool:
     return values.keys() == others.keys() and all(equal(value, others[name]) for name, value in values.items())
 
 
+@pytest.mark.slow
 def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: str, tmp_path: Path) -> None:
     whole = pretrain([pool], tmp_path / "whole", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
@@ -61,6 +62,7 @@ def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: s
     assert ours["data"]["sources"] == ["pool.txt"]
 
 
+@pytest.mark.slow
 def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path, recipe: str, tmp_path: Path) -> None:
     other = tmp_path / "few.txt"
     other.write_text("\n".join(f"{text} {text}" for text in reviews(90, 5)[0]))
@@ -126,6 +128,7 @@ def test_killed_it_goes_on_and_another_call_is_refused(
         tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_where_the_tokens_were_moved(
     pool: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_training_goes_on_where_the_tokens_were_moved(
     )
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_with_tokens_of_its_own_tokenizer_only(pool: Path, recipe: str, tmp_path: Path) -> None:
     tokens = tokenize([pool], tmp_path / "tokens", recipe=recipe, show=False)
     first = pretrain([tokens], tmp_path / "first", options=PretrainOptions(recipe=recipe, settings=FP32), context=QUIET)

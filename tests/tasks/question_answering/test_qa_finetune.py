@@ -40,6 +40,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> QAOptions:
     return QAOptions(**{"recipe": str(write_recipe(folder, epochs)), "windows": windows, "settings": FP32} | others)
 
 
+@pytest.mark.slow
 def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path, tmp_path: Path) -> None:
     done = qa_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 12), context=QUIET)
     results = done.record["results"]
@@ -67,6 +68,7 @@ def test_learns_to_answer_and_is_measured_beside_the_nearest_sentence(bert: Path
     assert [r.text for r in reader.answer(TEST)] == [answers[q.id] for _, q in TEST.asked()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt", "xl", "lstm", "backward"])
 def test_every_family_learns(family: str, tmp_path: Path) -> None:
     """Those that read one way too: where there is no answer they say so where they have read everything."""
@@ -89,6 +91,7 @@ def kill(*arguments: Any, **others: Any) -> None:
     raise Killed
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     often = options(tmp_path, 2, settings=replace(FP32, save_seconds=0.0))
     parts: dict[str, Squad] = {"valid": TEST.sample(6), "test": TEST}

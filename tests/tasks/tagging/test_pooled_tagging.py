@@ -165,6 +165,7 @@ class Killed(BaseException):
     """What ends a process between two steps."""
 
 
+@pytest.mark.slow
 def test_killed_it_ends_with_the_same_bits(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def attempt(out: str) -> Any:
         parts = {"valid": TEST.sample(5), "test": TEST}

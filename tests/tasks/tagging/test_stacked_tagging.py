@@ -80,6 +80,7 @@ def annealed(folder: Path) -> TagOptions:
     return options(folder, recipe=str(folder / "annealed.toml"), settings=often)
 
 
+@pytest.mark.slow
 def test_learns_and_one_folder_holds_all_of_it(sources: Path, tmp_path: Path) -> None:
     stack = opened(sources)
     asked = replace(STACKED, settings=FP32, network=Network(hidden_dim=32, character_filters=8))
@@ -109,6 +110,7 @@ def test_the_defaults_suit_a_stack() -> None:
     assert (STACKED.crf, STACKED.scheme, TagOptions().crf) == (True, "BIOES", False)
 
 
+@pytest.mark.slow
 def test_static_vectors_alone_and_characters_alone_learn_parts_of_speech(sources: Path, tmp_path: Path) -> None:
     train, test = sentences(120, 1), sentences(20, 2)
     for filters in (0, 8):
@@ -121,6 +123,7 @@ def test_static_vectors_alone_and_characters_alone_learn_parts_of_speech(sources
         assert Tagger(out, precision="fp32").tag_texts(["the river sees ."])[0].tags[2] == "VERB"
 
 
+@pytest.mark.slow
 def test_vectors_that_another_process_is_writing_are_not_written_too(sources: Path, tmp_path: Path) -> None:
     """The second of two identical runs is refused at once, and goes on once the first is over."""
     pytest.importorskip("fcntl")
@@ -150,6 +153,7 @@ class Killed(BaseException):
     """What ends a process between two steps."""
 
 
+@pytest.mark.slow
 def test_killed_while_it_anneals_it_ends_with_the_same_bits(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +206,7 @@ def test_killed_while_it_anneals_it_ends_with_the_same_bits(
     assert not list(again.folder.glob("**/*.f16"))
 
 
+@pytest.mark.slow
 def test_what_is_not_kept_gives_the_same_bits_and_is_told(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

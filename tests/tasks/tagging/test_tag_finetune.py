@@ -45,6 +45,7 @@ def options(folder: Path, epochs: int = 1, **others: Any) -> TagOptions:
     return TagOptions(**{"recipe": str(write_recipe(folder, epochs)), "settings": FP32} | others)
 
 
+@pytest.mark.slow
 def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_path: Path) -> None:
     done = tag_finetune(TRAIN, tmp_path / "out", model=bert, test=TEST, options=options(tmp_path, 24), context=QUIET)
     results = done.record["results"]
@@ -74,6 +75,7 @@ def test_learns_entities_and_is_measured_beside_the_baseline(bert: Path, tmp_pat
 SLOWER = [pytest.param(family, True, marks=pytest.mark.slow) for family in ("xl", "backward")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "crf"), [("gpt", False), ("lstm", True), *SLOWER])
 def test_every_family_learns(family: str, crf: bool, tmp_path: Path) -> None:
     source = write_encoder(tmp_path, family)
@@ -98,6 +100,7 @@ def kill(*arguments: Any, **others: Any) -> None:
     raise Killed
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_bits(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     often = options(tmp_path, 2, settings=replace(FP32, save_seconds=0.0))
     parts: dict[str, Tagged] = {"valid": TEST.sample(6), "test": TEST}
@@ -159,6 +162,7 @@ def test_the_encoder_starts_as_it_was_and_its_pooler_stays_behind(bert: Path) ->
     assert not torch.equal(first, other)
 
 
+@pytest.mark.slow
 def test_long_sentences_are_tagged_whole(tmp_path: Path) -> None:
     source = write_encoder(tmp_path, "lstm")
     train = sentences(150, 1, names=True, clauses=3)

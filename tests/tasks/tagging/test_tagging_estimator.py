@@ -29,6 +29,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"stack": [str(write_encoder(folder, "bert"))], "recipe": recipe, "network": SMALL, "precision": "fp32"}
 
 
+@pytest.mark.slow
 def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_path: Path) -> None:
     tagger = SequenceTagger(**given).fit(X[:70], Y[:70])
     assert tagger.score(X[70:], Y[70:]) > 0.8
@@ -44,6 +45,7 @@ def test_learns_answers_and_is_saved_as_any_tagger(given: dict[str, Any], tmp_pa
     assert again.predict_confidence(X[70:]) == sure  # bit for bit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stacked", [False, True])
 def test_fit_is_what_tag_finetune_of_the_command_line_does(
     stacked: bool, given: dict[str, Any], tmp_path: Path
@@ -72,6 +74,7 @@ def test_fit_is_what_tag_finetune_of_the_command_line_does(
         assert {n: c.score for n, c in again.candidates_.items()} == {n: c.score for n, c in tagger.candidates_.items()}
 
 
+@pytest.mark.slow
 def test_the_report_has_the_held_out_score_beside_the_baseline(given: dict[str, Any]) -> None:
     tagger = SequenceTagger(**given).fit(X[:70], Y[:70])
     report = tagger.report_
@@ -102,6 +105,7 @@ def test_one_encoder_and_tags_of_other_schemes(given: dict[str, Any]) -> None:
     assert {tag for row in tagger.predict(words) for tag in row} <= {"O", "B-x", "I-x"}
 
 
+@pytest.mark.slow
 def test_clone_search_and_cross_validation(given: dict[str, Any]) -> None:
     tagger = SequenceTagger(**given)
     assert clone(tagger).get_params() == tagger.get_params()

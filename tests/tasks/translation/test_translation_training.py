@@ -31,6 +31,8 @@ from textgraft.training.loop import Run
 from textgraft.training.recipes import RECIPE_FOLDERS, recipe_names
 from textgraft.training.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 TRAIN, VALID = pairs(400, 1), pairs(40, 2)
 FEW = pairs(60, 1)
 SETTINGS = Settings(precision="fp32")
