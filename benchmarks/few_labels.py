@@ -32,6 +32,10 @@ from data_sets import Rows
 
 HERE = Path(__file__).parent
 MAX_POOL = 10_000
+MINUTES: float | None = None
+"""Limit of `default` in place of its own, which would leave candidates out on a machine that does other work."""
+ENCODER_CO_TRAINING = "bert-co-training"
+"""The rung of co-training with the vectors of a BERT-like encoder as a view."""
 
 
 def _split(rows: Rows, tests: int) -> tuple[Rows, Rows]:
@@ -70,10 +74,32 @@ def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows,
 
 def default(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """`textgraft finetune` on the texts and the pool; with it the rungs of its ladder, by their names."""
+    return _finetuned(train, pool, tests, model, minutes=MINUTES)
+
+
+def probe(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
+    """The linear probe of the encoder alone."""
+    return _finetuned(train, pool, tests, model, method="linear-probe")
+
+
+def co_training(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
+    """Co-training without the encoder."""
+    return _finetuned(train, pool, tests, model, method="co-training")
+
+
+def encoder_co_training(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
+    """Co-training with vectors of the whole pool as a view; `linear`, which is fitted beside it, is left out."""
+    answers, more = _finetuned(train, pool, tests, model, rungs={ENCODER_CO_TRAINING: len(pool)})
+    return answers, more | {"right": more["rungs"][ENCODER_CO_TRAINING]}
+
+
+def _finetuned(
+    train: Rows, pool: list[str], tests: Rows, model: str, **options: Any
+) -> tuple[list[str], dict[str, Any]]:
     from textgraft import load
     from textgraft.core.context import RunContext
     from textgraft.data.examples import Examples
-    from textgraft.tasks.classification.finetune import finetune
+    from textgraft.tasks.classification.finetune import FinetuneOptions, finetune
 
     def examples(rows: Rows, source: str) -> Examples:
         return Examples([text for text, _ in rows], [label for _, label in rows], "single", source=source)
@@ -82,9 +108,10 @@ def default(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list
         done = finetune(
             examples(train, "sample"),
             Path(folder) / "out",
-            model=None if model == "default" else model,
+            model=None if model == "default" or options.get("method") == "co-training" else model,
             unlabelled=pool,
             test=examples(tests, "tests"),
+            options=FinetuneOptions(**options),
             context=RunContext(show=False),
         )
         made, answers = done.comparison, load(done.folder).predict([text for text, _ in tests])
@@ -153,7 +180,9 @@ def trainer(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list
     return [names[int(answer)] for answer in np.argmax(logits, axis=1)], {}
 
 
-METHODS = {made.__name__: made for made in (ngrams, frozen, setfit, trainer, default)}
+METHODS = {
+    made.__name__: made for made in (ngrams, frozen, setfit, trainer, probe, co_training, encoder_co_training, default)
+}
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -226,10 +255,13 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--tests", type=int, default=1_000, help="at most so many test texts")
     parser.add_argument("--model", default="default", help="a folder of sentence-transformers; for `default` a name")
+    parser.add_argument("--minutes", type=float, help="limit of `default`; else its own")
     parser.add_argument("--data", type=Path, default=HERE.parents[1] / "shared" / "data")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "few_labels.jsonl")
     parser.add_argument("--table", type=Path, help="print the table of this file, and train nothing")
     asked = parser.parse_args()
+    global MINUTES
+    MINUTES = asked.minutes
     if asked.table is not None:
         print(table(asked.table))
         return
