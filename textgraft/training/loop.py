@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.data.batch import Batch
-from textgraft.data.streams.base import Stream, ahead
+from textgraft.data.streams.base import Seekable, Stream, ahead
 from textgraft.encoders.base import State
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
@@ -345,7 +345,10 @@ class Run:
             groups = saved["param_groups"]
             for index, slots in saved["state"].items():
                 tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
-        save_checkpoint(path, tensors, {"progress": asdict(self.progress), "optimizer": groups})
+        state = {"progress": asdict(self.progress), "optimizer": groups}
+        if isinstance(self.stream, Seekable):
+            state["cursor"] = self.stream.cursor(self._first_epoch() + self.progress.epoch, self.progress.batch)
+        save_checkpoint(path, tensors, state)
 
     def resume(self, path: Path) -> bool:
         """Restore a saved state, weights included; False if the file does not exist."""
@@ -353,6 +356,8 @@ class Run:
             return False
         tensors, state = load_checkpoint(path)
         self.progress = Progress(**state["progress"])
+        if isinstance(self.stream, Seekable):
+            self.stream.seek(state["cursor"])
         load_values(self.model, _under(tensors, "model."))
         self.best, self.rng = _under(tensors, "best."), tensors["rng"]
         layers: dict[str, list[Tensor]] = {}

@@ -173,11 +173,19 @@ def pretraining_text(
 def load_or_train_tokenizer(
     text: PretrainingText, source: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
 ) -> Tokenizer:
-    """The tokenizer in `folder`; on first use that of the file `source`, or else one trained on the text."""
+    """The tokenizer in `folder`; on first use that of the file or folder `source`, or else one trained on the text."""
     path = folder / TOKENIZER
     if not path.exists():
-        (Tokenizer.load(source) if source is not None else text.tokenizer(every, settings, folder)).save(path)
+        (
+            Tokenizer.load(tokenizer_file(source)) if source is not None else text.tokenizer(every, settings, folder)
+        ).save(path)
     return Tokenizer.load(path)
+
+
+def tokenizer_file(source: Path | str) -> Path:
+    """The tokenizer.json in a folder, such as a model's; a file is itself."""
+    path = Path(source)
+    return path / TOKENIZER if path.is_dir() else path
 
 
 def _validated(sources: Mapping[str, Paths]) -> dict[str, Paths]:
