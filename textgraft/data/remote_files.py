@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import has_magic
 from importlib import import_module
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -88,10 +88,50 @@ def files_below(url: str) -> list[RemoteFile]:
 
 
 def open_url(url: str) -> BufferedReader:
-    """Open a file for reading bytes; what is not read is not transferred, but for some read ahead."""
+    """Open a file for reading bytes in order; what is not read is not transferred, but for some read ahead."""
     with reading(url):
         system, path = _system(url)
-        return BufferedReader(system.open(path, "rb"), _BUFFER)
+        in_parts = not url.startswith(("http://", "https://")) or _sends_parts(system, path)
+        file = system.open(path, "rb") if in_parts else _Forward(system.open(path, "rb", block_size=0))
+        return BufferedReader(file, _BUFFER)
+
+
+def open_url_at_random(url: str) -> Any:
+    """Open a file for reading parts of it: exactly those are transferred, each by a request."""
+    with reading(url):
+        system, path = _system(url)
+        return system.open(path, "rb", cache_type="none")
+
+
+def _sends_parts(system: Any, path: str) -> bool:
+    """True if a web server sends the second byte alone."""
+    try:
+        with system.open(path, "rb", cache_type="none") as file:
+            file.seek(1)
+            file.read(1)
+    except ValueError:
+        return False
+    return True
+
+
+class _Forward(RawIOBase):
+    """A file that is read from its beginning to its end, and not asked again after that."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._ended = file, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = b"" if self._ended else self._file.read(len(buffer))
+        self._ended = not data
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @contextmanager

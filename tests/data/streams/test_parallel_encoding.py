@@ -72,6 +72,23 @@ def test_a_process_that_was_killed_is_a_clear_error(monkeypatch: pytest.MonkeyPa
         list(items)
 
 
+UNGUARDED = """
+import sys
+from textgraft.data.streams.parallel_encoding import encoded
+list(encoded(iter([("a text", None)]), open(sys.argv[1]).read(), processes=1))
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(UNGUARDED)
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path / "tokenizer.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "if __name__ == '__main__':" in done.stderr.splitlines()[-1]
+
+
 PROGRAM = """
 import sys
 from textgraft.data.streams.parallel_encoding import encoded

@@ -63,19 +63,31 @@ def encoded(
     context = multiprocessing.get_context("spawn")
     with _ending(ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(tokenizer,))) as pool:
         waiting: deque[tuple[Future[Encoded], list[Tag]]] = deque()
+        begun, ended = False, False
         try:
-            for part, tags in batches:
-                waiting.append((pool.submit(encode, tokenizer, part), tags))
-                if len(waiting) >= _WAITING * processes:
-                    result, tags = waiting.popleft()
-                    yield from _with_tags(result.result(), tags)
-            while waiting and not stop():
-                result, tags = waiting.popleft()
-                yield from _with_tags(result.result(), tags)
+            while not stop() and (waiting or not ended):
+                while not ended and len(waiting) < _WAITING * processes:
+                    part, tags = next(batches, ([], []))
+                    ended = not part
+                    if part:
+                        waiting.append((pool.submit(encode, tokenizer, part), tags))
+                if waiting:
+                    future, tags = waiting.popleft()
+                    result = future.result()
+                    begun = True
+                    yield from _with_tags(result, tags)
         except BrokenProcessPool as error:
-            message = "a process that tokenizes was ended from outside, perhaps for want of memory."
-            remedy = "Run the same command again, with fewer --tokenizer-processes."
-            raise UserError(message, where="tokenizer_processes", remedy=remedy) from error
+            raise _ended(begun) from error
+
+
+def _ended(begun: bool) -> UserError:
+    where = "tokenizer_processes"
+    if begun:
+        message = "a process that tokenizes was ended from outside, perhaps for want of memory."
+        return UserError(message, where=where, remedy="Run the same command again, with fewer --tokenizer-processes.")
+    message = "the processes that tokenize could not begin."
+    remedy = "In a script, put what it does below `if __name__ == '__main__':`, or use 0 processes."
+    return UserError(message, where=where, remedy=remedy)
 
 
 class _ending:

@@ -19,7 +19,7 @@ from textgraft.data.damaged import as_user_errors
 from textgraft.data.examples import MAX_CHARACTERS
 from textgraft.data.json_files import parse_json
 from textgraft.data.members import COMPRESSED
-from textgraft.data.remote_files import is_url, name_of, open_url, reading
+from textgraft.data.remote_files import is_url, name_of, open_url, open_url_at_random, reading
 from textgraft.data.text_files import decompressed, explained
 
 _BATCH_ROWS = 1000
@@ -187,7 +187,8 @@ def _parquet(file: str, stack: ExitStack) -> Any:
         remedy = "Install it: pip install 'textgraft[stream]'."
         raise UserError("streaming Parquet needs the package pyarrow.", where=file, remedy=remedy) from error
     with _explained(file):
-        stream = _open(file, stack)
+        stream = open_url_at_random(file) if is_url(file) else Path(file).open("rb")  # noqa: SIM115
+        stack.enter_context(stream)
     with _intact_parquet(file):
         return stack.enter_context(parquet.ParquetFile(stream))
 
