@@ -1,10 +1,13 @@
 """Streamed pretraining text: memory and speed over gigabytes, and equal batches after kills at random moments.
 
     python research/streaming.py memory FILES --gigabytes 2 --tokenizer pretrained/en-bert-small/tokenizer.json
+    python research/streaming.py speed FILES --tokenizer pretrained/en-bert-small/tokenizer.json
     python research/streaming.py resume FILES --blocks 40 --kills 12 --tokenizer pretrained/en-bert-small/tokenizer.json
 
 `memory` reads the files as often as they are needed for so much text, makes all batches, trains nothing, and prints the
-resident memory of the process and of those that tokenize at every tenth. `resume` makes the batches of some blocks in a
+resident memory of the process and of those that tokenize at every tenth. `speed` writes token shards with one process
+that tokenizes, and prints the processor time of it and of its parent, whose ratio is the number of processes that one
+parent can feed. `resume` makes the batches of some blocks in a
 process that is killed (SIGKILL) at random moments and started again, and compares their hashes with those of a process
 that nobody disturbs.
 """
@@ -20,14 +23,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from textgraft.core.files import temporary_folder, write_atomically
+from textgraft.data.readers import read_texts
 from textgraft.data.streams.base import ScatteredStream
 from textgraft.data.streams.blocks import BlockCorpus, BlockStream
+from textgraft.data.streams.shards import build_corpus
 from textgraft.tasks.language_modeling.streamed_text import StreamedText
 from textgraft.text.tokenizer import Tokenizer
 
@@ -63,6 +69,31 @@ def memory(options: argparse.Namespace) -> None:
             )
     stream.corpus.close()
     print(f"most: {highest / 1e6:,.0f} MB; {tokens / (time.perf_counter() - began):,.0f} tokens a second")
+
+
+def speed(options: argparse.Namespace) -> None:
+    with temporary_folder() as folder:
+        parent, before = time.process_time(), os.times()
+        corpus = build_corpus(
+            first_texts(options.files, 20_000_000),
+            Tokenizer.load(options.tokenizer),
+            folder / "corpus",
+            source_description="speed",
+            progress=False,
+            processes=1,
+        )
+        parent, after = time.process_time() - parent, os.times()
+        child = after.children_user + after.children_system - before.children_user - before.children_system
+        rates = [f"{corpus.num_tokens / seconds:,.0f}" for seconds in (child, parent)]
+        print(f"tokens a second: {rates[0]} a process, {rates[1]} through the parent, which feeds {child / parent:.1f}")
+
+
+def first_texts(files: list[str], characters: int) -> Iterator[str]:
+    for text in read_texts(files):
+        yield text
+        characters -= len(text)
+        if characters < 0:
+            return
 
 
 def produce(options: argparse.Namespace) -> None:
@@ -126,7 +157,7 @@ def start(options: argparse.Namespace, log: Path) -> subprocess.Popen[bytes]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("memory", "resume", "produce"))
+    parser.add_argument("action", choices=("memory", "speed", "resume", "produce"))
     parser.add_argument("files", nargs="+")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--gigabytes", type=float, default=2.0)
@@ -136,7 +167,7 @@ def main() -> None:
     parser.add_argument("--block-tokens", type=int, default=1 << 22)
     parser.add_argument("--log", default="")
     options = parser.parse_args()
-    {"memory": memory, "resume": resume, "produce": produce}[options.action](options)
+    {"memory": memory, "speed": speed, "resume": resume, "produce": produce}[options.action](options)
 
 
 if __name__ == "__main__":
