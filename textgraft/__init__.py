@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "pretrain": "textgraft.tasks.language_modeling.pretrain",
     "PretrainOptions": "textgraft.tasks.language_modeling.pretrain",
+    "StreamedText": "textgraft.tasks.language_modeling.streamed_text",
     "RunContext": "textgraft.core.context",
     "tokenize": "textgraft.tasks.language_modeling.tokenize",
     "adapt": "textgraft.tasks.language_modeling.adapt",

@@ -35,7 +35,7 @@ API_SECTIONS = (
     ("Generation and prompting", r"^(generate|stream|score|prompt|complete|last_words|cloze|GenerateO|PromptO)"),
     (
         "Language models",
-        r"^(pretrain|tokenize|adapt|lr_find|schedule|convert|fetch|list_models|Tokenizer|Settings|distil|Distil)",
+        r"^(pretrain|StreamedText|tokenize|adapt|lr_find|schedule|convert|fetch|list_models|Tokenizer|Settings|distil|Distil)",
     ),
     ("Classification", r""),
 )

@@ -32,10 +32,12 @@ HeldOut = Annotated[
 ]
 
 
-TokenizerFile = Annotated[Path | None, typer.Option("--tokenizer", help="A tokenizer.json; else one is trained.")]
+TokenizerFile = Annotated[
+    Path | None, typer.Option("--tokenizer", help="A tokenizer.json, or a folder with one; else one is trained.")
+]
 
 
-def named_sources(sources: Sequence[Path], languages: Sequence[str]) -> Paths | dict[str, Paths]:
+def named_sources(sources: Sequence[str | Path], languages: Sequence[str]) -> Paths | dict[str, Paths]:
     """Return the sources, by language if languages are named. Raises UserError for both, and for neither."""
     if sources and languages and "=" not in "".join(languages):
         remedy = "Leave it out for text of one language: the recipe says which."

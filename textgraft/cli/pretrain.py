@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from textgraft.cli import options as o
+from textgraft.cli import streaming_options as s
 from textgraft.cli.language_model_result import print_language_model
 from textgraft.cli.language_sources import HeldOut, Languages, TokenizerFile, by_language, named_sources
 from textgraft.cli.resumable import resumable, validate_out
@@ -16,7 +16,7 @@ from textgraft.cli.resumable import resumable, validate_out
 def pretrain(
     out: o.OutFolder,
     sources: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
             help="Files, folders or globs of general text, or hf:NAME; or a folder of `textgraft tokenize`."
         ),
@@ -32,6 +32,11 @@ def pretrain(
         typer.Option("--model", "-m", help="A language model to start from, with its tokenizer; else random weights."),
     ] = None,
     tokens: Annotated[float | None, typer.Option("--tokens", min=1, help="Stop after this many tokens.")] = None,
+    streaming: s.Streaming = False,
+    source: s.MixedSources = None,
+    weight: s.Weights = None,
+    text: s.StreamedColumn = None,
+    tokenizer_processes: s.Processes = 1,
     minutes: o.Minutes = None,
     patience: o.Patience = None,
     seed: o.Seed = 0,
@@ -60,7 +65,13 @@ def pretrain(
         sharding=sharding,
         activation_checkpointing=activation_checkpointing,
     )
-    source_texts = named_sources(sources or [], language or [])
+    source_texts: Any
+    if streaming:
+        s.validate_no_languages(language or [])
+        source_texts = s.streamed_text(sources or [], source or [], weight or [], text, tokenizer_processes)
+    else:
+        s.validate_no_streaming_options(source or [], weight or [], text)
+        source_texts = named_sources(sources or [], language or [])
     with resumable(out):
         pretrain(
             source_texts,

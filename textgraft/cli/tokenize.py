@@ -22,6 +22,12 @@ def tokenize(
     ] = "en-ulmfit",
     valid: HeldOut = None,
     tokenizer: TokenizerFile = None,
+    tokenizer_processes: Annotated[
+        int,
+        typer.Option(
+            "--tokenizer-processes", help="Processes that tokenize; 0: this one, with the threads of its library."
+        ),
+    ] = 0,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
@@ -33,7 +39,15 @@ def tokenize(
     source_texts = named_sources(sources or [], language or [])
     held_out = by_language("--valid", valid) if language and valid else valid
     with resumable(out):
-        tokenize(source_texts, out, recipe=recipe, valid=held_out, tokenizer=tokenizer, show=not quiet)
+        tokenize(
+            source_texts,
+            out,
+            recipe=recipe,
+            valid=held_out,
+            tokenizer=tokenizer,
+            processes=tokenizer_processes,
+            show=not quiet,
+        )
     counts = token_counts(out)
     if as_json:
         print_json({"out": out, "corpora": counts})

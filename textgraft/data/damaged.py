@@ -10,7 +10,7 @@ from textgraft.core.errors import UserError
 
 
 @contextmanager
-def as_user_errors(path: Path, message: str, remedy: str = "") -> Iterator[None]:
+def as_user_errors(path: Path | str, message: str, remedy: str = "") -> Iterator[None]:
     """Convert every error inside to a UserError about `path`.
 
     Libraries raise whatever they come upon in a damaged file, and seldom errors of their own: nothing but their code

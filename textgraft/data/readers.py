@@ -25,6 +25,7 @@ from textgraft.data.huggingface_datasets import is_dataset
 from textgraft.data.label_columns import find_label_columns, read_labels, warn_of_marks
 from textgraft.data.members import format_of, split_member
 from textgraft.data.multiple_choice import looks_like_choices, read_choices
+from textgraft.data.remote_files import is_url
 from textgraft.data.tables import FOLDER_SUFFIXES, KNOWN_FORMATS, Row, located, rows, unit_of, why_empty
 from textgraft.data.text_files import explained, lines
 from textgraft.data.text_rows import text_rows
@@ -188,6 +189,9 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
 
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
+    if is_url(path):
+        message = "a URL is read by textgraft pretrain --streaming only."
+        raise UserError(message, where=os.fspath(path), remedy="Copy the file to this machine first.")
     source = Path(path)
     if is_dataset(source):
         return [source]

@@ -76,7 +76,11 @@ def open_binary(path: Path) -> IO[bytes] | gzip.GzipFile:
 
     Raises UserError for .zst without a library for it.
     """
-    file = open_in_zip(path) if is_in_zip(path) else path
+    return decompressed(path, open_in_zip(path) if is_in_zip(path) else path)
+
+
+def decompressed(path: Path, file: Path | IO[bytes]) -> IO[bytes] | gzip.GzipFile:
+    """Open the bytes of `file`, decompressed as the suffix of `path` says. Raises UserError as `open_binary`."""
     suffix = path.suffix.lower()
     if suffix == ".gz":
         return gzip.open(file, "rb")

@@ -28,7 +28,7 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.processes import ALONE, Processes, current
 from textgraft.data.batch import Batch
-from textgraft.data.streams.base import Stream, ahead
+from textgraft.data.streams.base import Seekable, Stream, ahead
 from textgraft.encoders.base import State
 from textgraft.heads.base import Loss
 from textgraft.models.inference import ProgressCallback, no_progress
@@ -414,7 +414,10 @@ class Run:
         tensors["rng"] = self.rng
         for i, layer in enumerate(self.state or ()):
             tensors |= {f"state.{i}.{j}": self.processes.rows(t) for j, t in enumerate(layer)}
-        return tensors, {"progress": asdict(self.progress), "optimizer": groups}
+        state = {"progress": asdict(self.progress), "optimizer": groups}
+        if isinstance(self.stream, Seekable):
+            state["cursor"] = self.stream.cursor(self._first_epoch() + self.progress.epoch, self.progress.batch)
+        return tensors, state
 
     def resume(self, path: Path) -> bool:
         """Restore a saved state, weights included; False if the file does not exist."""
@@ -426,6 +429,8 @@ class Run:
     def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from a state that `collect` returned, on any number of processes."""
         self.progress = Progress(**state["progress"])
+        if isinstance(self.stream, Seekable):
+            self.stream.seek(state["cursor"])
         load_values(self.model, _under(tensors, "model."))
         self.best, self.rng = _under(tensors, "best."), tensors["rng"]
         layers: dict[str, list[Tensor]] = {}

@@ -44,6 +44,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_processes_write_the_same_files(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    for processes in (0, 1):
+        build(iter(TEXTS), tokenizer, tmp_path / str(processes), processes=processes)
+    assert contents(tmp_path / "0") == contents(tmp_path / "1")
+
+
 def test_a_corpus_holds_every_document_in_order(tokenizer: Tokenizer, tmp_path: Path) -> None:
     corpus = build(iter(TEXTS), tokenizer, tmp_path / "c")
     ids = tokenizer.encode_batch(TEXTS)

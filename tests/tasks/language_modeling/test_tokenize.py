@@ -62,6 +62,15 @@ def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: s
     assert ours["data"]["sources"] == ["pool.txt"]
 
 
+def test_processes_change_nothing(pool: Path, recipe: str, tmp_path: Path) -> None:
+    for processes in (0, 1):
+        tokenize([pool], tmp_path / str(processes), recipe=recipe, processes=processes, show=False)
+    manifests = [(tmp_path / str(processes) / "tokens.json").read_bytes() for processes in (0, 1)]
+    assert manifests[0] == manifests[1]
+    with pytest.raises(UserError, match="tokenizer_processes"):
+        tokenize([pool], tmp_path / "x", recipe=recipe, processes=-1, show=False)
+
+
 @pytest.mark.slow
 def test_so_with_languages_whose_shares_are_chosen_when_they_are_read(pool: Path, recipe: str, tmp_path: Path) -> None:
     other = tmp_path / "few.txt"

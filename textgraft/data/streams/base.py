@@ -1,14 +1,14 @@
 """Training streams: batches in a fixed order for every epoch, which can be entered at any batch.
 
 A stream has `length(epoch)`, `batches(epoch, start)` and `rate_scale(batch)`, all pure functions of the seed, so two
-integers are enough to resume a run.
+integers are enough to resume a run. One that reads its text in order (`Seekable`) has a cursor besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -61,6 +61,19 @@ class Stream(Protocol):
 
     def rate_scale(self, batch: Batch) -> float:
         """Factor of the learning rate for a batch."""
+        ...
+
+
+@runtime_checkable
+class Seekable(Protocol):
+    """Protocol of streams that read their text in order: where a batch is, is saved beside its two integers."""
+
+    def cursor(self, epoch: int, batch: int) -> dict[str, Any]:
+        """Where to read on for a batch, as JSON values."""
+        ...
+
+    def seek(self, cursor: dict[str, Any]) -> None:
+        """Read on at a cursor of an equal stream, instead of at the beginning."""
         ...
 
 

@@ -24,6 +24,7 @@ from textgraft.core.errors import UserError
 from textgraft.core.files import cannot_write, write_atomically
 from textgraft.core.json_text import parse
 from textgraft.core.progress import Meter
+from textgraft.data.streams.parallel_encoding import encoded
 from textgraft.text.tokenizer import Tokenizer
 
 INDEX = "index.json"
@@ -196,6 +197,7 @@ def build_corpus(
     shard_tokens: int = SHARD_TOKENS,
     total: int | None = None,
     progress: bool = True,
+    processes: int = 0,
 ) -> Corpus:
     """Encode a stream of texts into shards and open them.
 
@@ -210,6 +212,7 @@ def build_corpus(
         shard_tokens: Tokens of a shard.
         total: Number of texts for the progress bar; taken from `texts` if that has a length.
         progress: Show a progress bar on stderr.
+        processes: Number of processes that tokenize; 0: this one, with the threads of the tokenizer's library.
 
     Raises:
         UserError: The folder contains something else or a corpus of another source or tokenizer, cannot be written, or
@@ -225,7 +228,7 @@ def build_corpus(
     with Meter("Encoding", total, shown=progress) as meter:
         for number, shard in enumerate(index.shards):
             _skip(stream, shard, number, folder, meter)
-        documents = _encode_batches(stream, tokenizer, folder)
+        documents = _encode_batches(_validated(stream, folder), tokenizer, processes)
         first_token = sum(shard.tokens for shard in index.shards)
         while shard_written := _write_shard(documents, folder, index, first_token, meter):
             index.shards.append(shard_written)
@@ -296,15 +299,22 @@ def _skip(stream: Iterator[tuple[int, Any]], shard: Shard, number: int, folder: 
         )
 
 
-def _encode_batches(
-    stream: Iterator[tuple[int, Any]], tokenizer: Tokenizer, folder: Path
-) -> Iterator[tuple[str, np.ndarray]]:
-    batch: list[str] = []
-    characters = 0
+def _validated(stream: Iterator[tuple[int, Any]], folder: Path) -> Iterator[str]:
     for number, text in stream:
         if not isinstance(text, str):
             message = f"text {number} is not a string but {type(text).__name__}."
             raise UserError(message, where=str(folder), remedy="Leave out rows without text.")
+        yield text
+
+
+def _encode_batches(texts: Iterator[str], tokenizer: Tokenizer, processes: int) -> Iterator[tuple[str, np.ndarray]]:
+    if processes:
+        encoded_texts = encoded(((text, text) for text in texts), tokenizer.to_json(), processes=processes)
+        yield from ((text, ids) for ids, text in encoded_texts)
+        return
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
         batch.append(text)
         characters += len(text)
         if characters >= BATCH_CHARACTERS:

@@ -15,7 +15,8 @@ from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.core.memory import keep_freed_memory
-from textgraft.data.streams.base import TokenSource
+from textgraft.data.streams.base import CountedTokens, TokenSource
+from textgraft.data.streams.blocks import BlockCorpus, by_blocks, in_use
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh, has_setting, with_dropout
@@ -26,7 +27,9 @@ from textgraft.tasks.language_modeling.pretraining_text import (
     load_or_train_tokenizer,
     naming_language,
     pretraining_text,
+    tokenizer_file,
 )
+from textgraft.tasks.language_modeling.streamed_text import StreamedText
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
@@ -172,7 +175,7 @@ class PretrainOptions:
 
 @exclusive
 def pretrain(
-    sources: Paths | Mapping[str, Paths],
+    sources: Paths | Mapping[str, Paths] | StreamedText,
     out: Path | str,
     *,
     valid: Paths | Mapping[str, Paths] | None = None,
@@ -189,10 +192,11 @@ def pretrain(
     Args:
         sources: Files, folders, globs or data sets as read_texts takes them, or one folder of tokens
             (tasks.language_modeling.tokenize), whose tokenizer and held-out text are then used. A mapping from
-            languages to such: each language has the recipe's smoothed share, in the tokenizer's training too.
+            languages to such: each language has the recipe's smoothed share, in the tokenizer's training too. A
+            StreamedText is read while the model trains on it, and not written to disk.
         out: Folder for the language model.
         valid: Held-out text, by language if the sources are; None: every 200th text (at most 300, of each language).
-        tokenizer: An existing tokenizer.json; None: a new one is trained.
+        tokenizer: An existing tokenizer.json, or a folder with one; None: a new one is trained.
         model: Name or folder of a language model of the recipe's architecture to continue training, with its tokenizer
             (the same seed would train it on the same windows again).
         options: Recipe, number of tokens and settings.
@@ -211,7 +215,7 @@ def pretrain(
     plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
     before = None if model is None else _initial_model(plan, model, tokenizer)
     settings = replace(settings.of(plan.stage), validate_every=plan.validate_every)
-    text = pretraining_text(sources, valid, plan.smoothing)
+    text = _text(sources, valid, plan, tokens, settings)
     folder = work_folder(out, _run_identity(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
@@ -229,13 +233,13 @@ def pretrain(
         initialize_model(language_model, train, recipe=plan, path=folder / VECTORS, seed=settings.seed)
     task_objective = objective(language_model, plan.name)
     _validate_held_out(corpora, language_model, tok, task_objective, plan.stage)
-    stream = task_objective.stream(language_model, train, tok, plan.stage, settings.seed)
+    stream = by_blocks(task_objective.stream(language_model, train, tok, plan.stage, settings.seed), train)
     phases = _phases(plan.stage, language_model, train.num_tokens, tokens)
     validate = task_objective.validator(language_model, held, tok, tokens=VALIDATION_TOKENS)
     run = Run(language_model, phases, stream, settings, validate)
-    with keep_freed_memory():
+    with keep_freed_memory(), in_use(train):
         drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
-    data = {"sources": text.names(), "tokens": train.num_tokens, "words": train.num_words}
+    data = {"sources": text.names(), **_amount(train)}
     base = {} if before is None else before.run
     record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
     language = ", ".join(corpora.languages) or plan.language
@@ -250,6 +254,39 @@ def pretrain(
     record |= _held_out_results(language_model, tok, corpora, task_objective, show=show)
     put_in_place(Artifact(language_model, tok, None, record), out, half=True)
     return out
+
+
+def _text(
+    sources: Paths | Mapping[str, Paths] | StreamedText,
+    valid: Paths | Mapping[str, Paths] | None,
+    plan: PretrainRecipe,
+    tokens: float | None,
+    settings: Settings,
+) -> PretrainingText:
+    """The text. Raises UserError for streamed text whose training has no known end, or which the recipe cannot use."""
+    if not isinstance(sources, StreamedText):
+        return pretraining_text(sources, valid, plan.smoothing)
+    if tokens is None and settings.minutes is None:
+        message = "streamed text has no known end, so that epochs cannot be counted."
+        raise UserError(message, where="tokens", remedy="Say how many tokens to train on (--tokens).")
+    if settings.minutes is not None and len(plan.stage.phases) > 1:
+        message = "the phases of this recipe cannot share a time on streamed text."
+        raise UserError(message, where="minutes", remedy="Give a number of tokens (--tokens) instead.")
+    if plan.head.get("next_sentence"):
+        message = "streamed text cannot be used for next sentence prediction: the number of pairs is not known."
+        remedy = "Set next_sentence = false in a copy of the recipe, or train without --streaming."
+        raise UserError(message, where=f"recipe {plan.name}", remedy=remedy)
+    if isinstance(valid, Mapping):
+        message = "held-out text is by language, and streamed text is not."
+        raise UserError(message, where="valid", remedy="Name files of held-out text.")
+    return sources.listed(valid, tokens=tokens if settings.minutes is None else None, seed=settings.seed)
+
+
+def _amount(train: CountedTokens) -> dict[str, Any]:
+    """Entries of run.json on the amount of training text."""
+    if isinstance(train, BlockCorpus):
+        return {"streamed": train.facts(), "block_tokens": train.num_tokens}
+    return {"tokens": train.num_tokens, "words": train.num_words}
 
 
 def _initial_model(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:
@@ -289,7 +326,7 @@ def _run_identity(
     return {
         "stage": "pretrain",
         **text.identity(),  # which also fails if a file is missing
-        "tokenizer": Tokenizer.load(tokenizer).fingerprint if tokenizer is not None else None,
+        "tokenizer": Tokenizer.load(tokenizer_file(tokenizer)).fingerprint if tokenizer is not None else None,
         "recipe": plan.identity(),
         "settings": settings.identity(),
         "tokens": tokens,

@@ -57,6 +57,7 @@ class PlainText:
 
     sources: Paths
     valid: Paths | None
+    processes: int = 0
 
     @property
     def languages(self) -> list[str]:
@@ -75,7 +76,9 @@ class PlainText:
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         folders = folder / part("train"), folder / part("valid")
-        return Corpora(*build_corpora(self.sources, self.valid, tokenizer, folders, show=show))
+        return Corpora(
+            *build_corpora(self.sources, self.valid, tokenizer, folders, show=show, processes=self.processes)
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class TextByLanguage:
     sources: Mapping[str, Paths]
     valid: Mapping[str, Paths] | None
     smoothing: float
+    processes: int = 0
 
     @property
     def languages(self) -> list[str]:
@@ -118,7 +122,9 @@ class TextByLanguage:
             folders = folder / part("train", language), folder / part("valid", language)
             valid = None if self.valid is None else self.valid[language]
             with naming_language(language):
-                train[language], held[language] = build_corpora(paths, valid, tokenizer, folders, show=show)
+                train[language], held[language] = build_corpora(
+                    paths, valid, tokenizer, folders, show=show, processes=self.processes
+                )
         return mixed(train, held, self.smoothing, seed)
 
     def _characters(self, path: Path) -> dict[str, int]:
@@ -134,7 +140,10 @@ class TextByLanguage:
 
 
 def pretraining_text(
-    sources: Paths | Mapping[str, Paths], valid: Paths | Mapping[str, Paths] | None, smoothing: float
+    sources: Paths | Mapping[str, Paths],
+    valid: Paths | Mapping[str, Paths] | None,
+    smoothing: float,
+    processes: int = 0,
 ) -> PretrainingText:
     """The text of a pretraining.
 
@@ -142,6 +151,7 @@ def pretraining_text(
         sources: Paths, a mapping from languages to paths, or a folder of tokens.
         valid: Held-out text, by language if the sources are.
         smoothing: Exponent of the languages' shares.
+        processes: Number of processes that tokenize; 0: this one.
 
     Raises:
         UserError: A language code is invalid or has no source; the held-out text is not of the same languages, or is
@@ -160,24 +170,32 @@ def pretraining_text(
                 "held-out text is by language, and the sources are not.",
                 remedy="Name languages for both, or for neither.",
             )
-        return PlainText(_listed(sources), None if valid is None else _listed(valid))
+        return PlainText(_listed(sources), None if valid is None else _listed(valid), processes)
     by_language = _validated(sources)
     if valid is None:
-        return TextByLanguage(by_language, None, smoothing)
+        return TextByLanguage(by_language, None, smoothing, processes)
     if not isinstance(valid, Mapping) or (held := _validated(valid)).keys() != by_language.keys():
         remedy = f"Give held-out text of each: {', '.join(by_language)}."
         raise UserError("the sources are by language, and held-out text is not of the same ones.", remedy=remedy)
-    return TextByLanguage(by_language, held, smoothing)
+    return TextByLanguage(by_language, held, smoothing, processes)
 
 
 def load_or_train_tokenizer(
     text: PretrainingText, source: Path | str | None, every: int, settings: Mapping[str, Any], folder: Path
 ) -> Tokenizer:
-    """The tokenizer in `folder`; on first use that of the file `source`, or else one trained on the text."""
+    """The tokenizer in `folder`; on first use that of the file or folder `source`, or else one trained on the text."""
     path = folder / TOKENIZER
     if not path.exists():
-        (Tokenizer.load(source) if source is not None else text.tokenizer(every, settings, folder)).save(path)
+        (
+            Tokenizer.load(tokenizer_file(source)) if source is not None else text.tokenizer(every, settings, folder)
+        ).save(path)
     return Tokenizer.load(path)
+
+
+def tokenizer_file(source: Path | str) -> Path:
+    """The tokenizer.json in a folder, such as a model's; a file is itself."""
+    path = Path(source)
+    return path / TOKENIZER if path.is_dir() else path
 
 
 def _validated(sources: Mapping[str, Paths]) -> dict[str, Paths]:
@@ -207,12 +225,19 @@ def _fingerprints(sources: Mapping[str, Paths]) -> list[dict[str, Any]]:
 
 
 def build_corpora(
-    sources: Paths, valid: Paths | None, tokenizer: Tokenizer, folders: tuple[Path, Path], *, show: bool
+    sources: Paths,
+    valid: Paths | None,
+    tokenizer: Tokenizer,
+    folders: tuple[Path, Path],
+    *,
+    show: bool,
+    processes: int = 0,
 ) -> tuple[Corpus, Corpus]:
     """Build the training and the held-out corpus, as token shards in two folders."""
 
     def build(texts: Iterable[str], folder: Path) -> Corpus:
-        return build_corpus(texts, tokenizer, folder, source_description=folder.name, progress=show)
+        name = folder.name
+        return build_corpus(texts, tokenizer, folder, source_description=name, progress=show, processes=processes)
 
     train, held = folders
     if valid is not None:

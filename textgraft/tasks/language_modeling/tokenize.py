@@ -9,9 +9,15 @@ from typing import Any
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import cannot_write
+from textgraft.data.streams.parallel_encoding import validate_processes
 from textgraft.models import model_folder
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
-from textgraft.tasks.language_modeling.pretraining_text import Paths, load_or_train_tokenizer, pretraining_text
+from textgraft.tasks.language_modeling.pretraining_text import (
+    Paths,
+    load_or_train_tokenizer,
+    pretraining_text,
+    tokenizer_file,
+)
 from textgraft.tasks.language_modeling.token_shards import TokenFolder
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import work_folder
@@ -29,6 +35,7 @@ def tokenize(
     recipe: str = "en-ulmfit",
     valid: Paths | Mapping[str, Paths] | None = None,
     tokenizer: Path | str | None = None,
+    processes: int = 0,
     show: bool = True,
 ) -> Path:
     """Tokenize general text into a folder that `pretrain` takes as its source.
@@ -42,7 +49,8 @@ def tokenize(
         out: The new folder.
         recipe: Its tokenizer, `tokenizer_every` and `smoothing` are used.
         valid: As in `pretrain`.
-        tokenizer: A tokenizer.json in place of a new tokenizer.
+        tokenizer: A tokenizer.json, or a folder with one, in place of a new tokenizer.
+        processes: Number of processes that tokenize; 0: this one, with the threads of the tokenizer's library.
         show: Show progress on stderr.
 
     Returns:
@@ -53,13 +61,14 @@ def tokenize(
     """
     out = Path(out)
     model_folder.validate_new_path(out, overwrite=None)
+    validate_processes(processes)
     plan = load_pretrain_recipe(recipe)
-    text = pretraining_text(sources, valid, plan.smoothing)
+    text = pretraining_text(sources, valid, plan.smoothing, processes)
     if isinstance(text, TokenFolder):
         raise UserError(
             "this is a folder of tokens already.", where=str(text.folder), remedy="Pass it to textgraft pretrain."
         )
-    fingerprint = None if tokenizer is None else Tokenizer.load(tokenizer).fingerprint
+    fingerprint = None if tokenizer is None else Tokenizer.load(tokenizer_file(tokenizer)).fingerprint
     settings = {"every": plan.tokenizer_every, **plan.tokenizer} if fingerprint is None else {"given": fingerprint}
     folder = work_folder(out, {"stage": "tokenize", **text.identity(), "tokenizer": settings})
     new_tokenizer = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
