@@ -140,8 +140,10 @@ def find_sources(paths: Iterable[str | Path]) -> list[SourceFile]:
     """The files of paths, folders and glob patterns, in order.
 
     Raises:
-        UserError: A path or pattern matches no file, or a file is named twice.
+        UserError: There is no path, one matches no file, or a file is named twice.
     """
+    if not (paths := list(paths)):
+        raise UserError("there are no files to read texts from.", remedy="Name files, folders or patterns.")
     files: list[tuple[Path, str]] = []
     for path in paths:
         folder = Path(path)

@@ -125,10 +125,10 @@ def _run(
 ) -> Counter[str]:
     """Write what is missing; return the counts of this run, with its number of "texts"."""
     counts: Counter[str] = Counter()
-    if manifest.complete:
+    pending = manifest.unfinished(files)
+    if manifest.complete and not pending:
         return counts
     remove_temporary(manifest.folder)
-    pending = manifest.unfinished(files)
     seen: set[tuple[int, int]] = set()
     with Meter(work.title, _total(files), shown=show, unit="texts") as meter:
         meter.skip(_rows_done(manifest, pending, reader.block_rows))
