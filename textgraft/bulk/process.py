@@ -17,6 +17,7 @@ from textgraft.bulk.manifest import NAME, Manifest
 from textgraft.bulk.model_files import absolute_name, model_identity
 from textgraft.bulk.workers import TextWorker
 from textgraft.bulk.writers import default_format, remove_temporary
+from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import validate_writable
 from textgraft.core.progress import Meter
@@ -47,8 +48,8 @@ class BulkOptions:
     show: bool = False
 
 
-@dataclass(frozen=True)
-class Summary:
+@dataclass(frozen=True, repr=False)
+class Summary(Brief):
     """What a run has done.
 
     Attributes:
