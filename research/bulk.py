@@ -141,24 +141,23 @@ def command(arguments: list[Any]) -> None:
 def watched(
     name: str, arguments: list[Any], *, at: tuple[Path, int, Callable[[subprocess.Popen[bytes]], None]] | None = None
 ) -> Outcome:
-    """Run a command, with the memory of its and Ray's processes ten times a second.
+    """Run a command, with the memory of its and Ray's processes five times a second.
 
     Args:
         name: Of the outcome.
         arguments: Of textgraft.
         at: A folder, a number of blocks in it, and what happens when they are there.
     """
-    outcome, began, pending = Outcome(name), time.monotonic(), at
+    outcome, began, pending, before = Outcome(name), time.monotonic(), at, dict[str, int]()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
     program = [sys.executable, "-m", "textgraft", *map(str, arguments)]
     with subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         while process.poll() is None:
             outcome.peaks.append([round(time.monotonic() - began, 1), largest(process.pid)])
             if pending is not None and len(blocks_in(pending[0])) >= pending[1]:
-                outcome.blocks_before = len(blocks_in(pending[0]))
                 pending[2](process)
-                pending = None
-            time.sleep(0.1)
+                before, pending = blocks_in(pending[0]), None
+            time.sleep(0.2)
         assert process.stderr is not None
         said = process.stderr.read().decode()
     if process.returncode not in (0, -signal.SIGKILL):
@@ -166,6 +165,8 @@ def watched(
     if at is not None and pending is not None:
         raise SystemExit(f"{name}: it was over before anything was killed")
     outcome.seconds = time.monotonic() - began
+    if at is not None:
+        outcome.blocks_before, outcome.done_twice = len(before), changed(before, at[0])
     return outcome
 
 
@@ -176,11 +177,15 @@ def killed_and_resumed(name: str, common: list[Any], out: Path, blocks: int) -> 
     time.sleep(5)  # what the killed driver had begun on other machines has ended by now
     before = blocks_in(out)
     again = watched(name, arguments)
-    after = blocks_in(out)
-    outcome.seconds_after = again.seconds
+    outcome.seconds_after, outcome.done_twice = again.seconds, changed(before, out)
     outcome.peaks += again.peaks
-    outcome.done_twice = sum(before[path] != after[path] for path in before)
     return outcome
+
+
+def changed(before: dict[str, int], out: Path) -> int:
+    """How many files were written again, or are gone."""
+    after = blocks_in(out)
+    return sum(after.get(name) != time_of for name, time_of in before.items())
 
 
 def blocks_in(out: Path) -> dict[str, int]:
