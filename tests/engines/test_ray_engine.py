@@ -51,6 +51,11 @@ def test_a_cluster_that_is_not_there() -> None:
                 pass
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_setting_of_linear_layers() -> None:
+    """Replaces that of tests/conftest.py: other processes choose among all settings, and so must this one."""
+
+
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """A head without processors, to which tests add nodes."""
