@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from textgraft.data.fingerprint import difference
 NAME = "_textgraft.json"
 """Programs that read a folder of Parquet or JSON files skip names that begin with an underscore."""
 FORMAT = 1
+SAVE_SECONDS = 10.0
+"""The ends of files are written this often: there may be a hundred thousand of them."""
 
 
 @dataclass
@@ -29,12 +32,14 @@ class Manifest:
         identity: Everything that results depend on, as JSON.
         ends: Blocks and rows of each file that has been read to its end, by its number.
         complete: All results are there.
+        saved: When the record was written last, in seconds of time.monotonic.
     """
 
     folder: Path
     identity: dict[str, Any]
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
     complete: bool = False
+    saved: float = field(default=0.0, repr=False)
 
     @classmethod
     def open(cls, folder: Path, identity: dict[str, Any]) -> Manifest:
@@ -74,11 +79,13 @@ class Manifest:
             "identity": self.identity,
         }
         write_atomically(self.folder / NAME, (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
+        self.saved = time.monotonic()
 
     def note(self, end: FileEnd) -> None:
-        """Record the end of a file."""
+        """Record the end of a file, which is written within SAVE_SECONDS or with the next one."""
         self.ends[end.source.number] = (end.blocks, end.rows)
-        self.save()
+        if time.monotonic() - self.saved > SAVE_SECONDS:
+            self.save()
 
     def unfinished(self, sources: Sequence[SourceFile]) -> list[SourceFile]:
         """The files of which results are missing, each with the blocks that are done."""
