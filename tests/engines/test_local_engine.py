@@ -15,6 +15,7 @@ class Doubling:
     """Doubles numbers; it counts how often it was opened."""
 
     opened = 0
+    on_gpu = False
 
     def open(self) -> Callable[[int], int]:
         self.opened += 1

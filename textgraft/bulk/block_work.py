@@ -59,6 +59,11 @@ class BlockWork:
         """Label of the progress bar."""
         return TITLES.get(self.worker.verb, self.worker.verb)
 
+    @property
+    def on_gpu(self) -> bool:
+        """True unless the model is to run on the processor."""
+        return self.worker.device != "cpu"
+
     def open(self) -> Callable[[Block | FileEnd], Written | FileEnd]:
         """Open the model.
 

@@ -60,6 +60,11 @@ class TextWorker(Protocol):
         """Name or folder of the model."""
         ...
 
+    @property
+    def device(self) -> str:
+        """A name of core.device.DEVICES."""
+        ...
+
     def open(self) -> OpenedModel:
         """Open the model. Raises UserError where it cannot be used."""
         ...
@@ -161,6 +166,7 @@ class TagWorker:
 
     verb: ClassVar[str] = "tag predict"
     formats: ClassVar[tuple[str, ...]] = ("jsonl", "parquet")
+    device: ClassVar[str] = "cpu"  # taggers run on the processor
     model: str
     precision: str = "auto"
 

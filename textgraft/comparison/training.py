@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class CellTrainer:
     options: MethodOptions
     folder: Path
     method: Method | None = None
+
+    on_gpu: ClassVar[bool] = True
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {"method": None}

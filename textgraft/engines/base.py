@@ -15,6 +15,11 @@ R_co = TypeVar("R_co", covariant=True)
 class Worker(Protocol[T_contra, R_co]):
     """Work that is prepared once in each process. It must be picklable, and its results too."""
 
+    @property
+    def on_gpu(self) -> bool:
+        """True if each process is to have a GPU, where there are some."""
+        ...
+
     def open(self) -> Callable[[T_contra], R_co]:
         """Prepare, such as by loading a model, and return the function that is called with each item."""
         ...

@@ -11,7 +11,7 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 from uuid import uuid4
@@ -53,12 +53,14 @@ class RayEngine:
         address: Of the cluster; None: RAY_ADDRESS, else a cluster of this machine that ends with the run.
         workers: Maximum number of worker processes.
         threads: Threads, and processors, of each worker.
+        connected_here: The engine has connected Ray itself, and disconnects it.
     """
 
     address: str | None = None
     workers: int | None = None
     threads: int = 1
     name = "ray"
+    connected_here: bool = field(default=False, init=False)
 
     @classmethod
     def of(cls, address: str | None = None, workers: int | None = None, threads: int | None = None) -> RayEngine:
@@ -74,8 +76,9 @@ class RayEngine:
         ray = self._connected()
         with _as_user_errors(ray):
             work = ray.put(_Opened(worker, self.threads))
-            remote = ray.remote(num_cpus=self.threads, num_gpus=self._gpus(ray), max_retries=-1)(_task)
-            most = self._most_workers(ray)
+            gpus = _gpus(ray) if worker.on_gpu else 0
+            remote = ray.remote(num_cpus=self.threads, num_gpus=min(gpus, 1), max_retries=-1)(_task)
+            most = self._most_workers(ray, gpus)
             waiting, running = [ray.put(_packed(item)) for item in items], list[Any]()
             while waiting or running:
                 while waiting and len(running) < most:
@@ -89,11 +92,11 @@ class RayEngine:
             return
         ray = self._connected()
         data = _quiet_data()
-        gpus = self._gpus(ray)
+        gpus = _gpus(ray) if worker.on_gpu else 0
         with _as_user_errors(ray):
             rows = [{COLUMN: _packed(source)} for source in sources]
             items = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-                _Reading(read), batch_size=1, batch_format="pyarrow", num_cpus=0, concurrency=_nodes(ray)
+                _Reading(read), batch_size=1, batch_format="pyarrow", num_cpus=0, concurrency=len(_nodes(ray))
             )
             results = items.map_batches(
                 _Actor,
@@ -101,17 +104,17 @@ class RayEngine:
                 batch_size=1,
                 batch_format="pyarrow",
                 num_cpus=self.threads,
-                num_gpus=gpus or None,
-                compute=data.ActorPoolStrategy(min_size=1, max_size=self._most_workers(ray)),
+                num_gpus=1 if gpus else None,
+                compute=data.ActorPoolStrategy(min_size=1, max_size=self._most_workers(ray, gpus)),
             )
             for row in results.iter_rows():
                 yield _result(row[COLUMN])
 
     def close(self) -> None:
         """Leave the cluster; one of this machine ends."""
-        ray = import_module("ray")
-        if ray.is_initialized():
-            ray.shutdown()
+        if self.connected_here:
+            import_module("ray").shutdown()
+            self.connected_here = False
 
     def _connected(self) -> Any:
         """The library, connected, after every node has answered."""
@@ -125,15 +128,12 @@ class RayEngine:
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise _no_cluster(self.address or "this machine", reason) from error
+            self.connected_here = True
             _validate_nodes(ray)
         return ray
 
-    def _gpus(self, ray: Any) -> int:
-        return 1 if ray.cluster_resources().get("GPU") else 0
-
-    def _most_workers(self, ray: Any) -> int:
-        resources = ray.cluster_resources()
-        most = int(resources.get("GPU") or resources.get("CPU", 1) // self.threads)
+    def _most_workers(self, ray: Any, gpus: int) -> int:
+        most = gpus or sum(int(node["Resources"].get("CPU", 0) // self.threads) for node in _nodes(ray))
         if most < 1:
             message = f"no node has {self.threads} processors for a worker."
             raise UserError(message, where="--threads", remedy="Give fewer threads.")
@@ -262,8 +262,12 @@ def _no_cluster(address: str, reason: str) -> UserError:
     return UserError(f"there is no Ray cluster ({reason}).", where=address, remedy=remedy)
 
 
-def _nodes(ray: Any) -> int:
-    return max(1, sum(node["Alive"] for node in ray.nodes()))
+def _nodes(ray: Any) -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _gpus(ray: Any) -> int:
+    return int(sum(node["Resources"].get("GPU", 0) for node in _nodes(ray)))
 
 
 def _version() -> str:
@@ -274,11 +278,10 @@ def _validate_nodes(ray: Any) -> None:
     """Raise UserError for a node where textgraft is missing, or has another version."""
     strategies = import_module("ray.util.scheduling_strategies")
     answers = {}
-    for node in ray.nodes():
-        if node["Alive"]:
-            strategy = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            remote = ray.remote(num_cpus=0, max_retries=1, scheduling_strategy=strategy)(_version)
-            answers[remote.remote()] = node["NodeManagerHostname"]
+    for node in _nodes(ray):
+        strategy = strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        remote = ray.remote(num_cpus=0, max_retries=1, scheduling_strategy=strategy)(_version)
+        answers[remote.remote()] = node["NodeManagerHostname"]
     remedy = f"Install textgraft {__version__} on every machine of the cluster."
     ready, waiting = ray.wait(list(answers), num_returns=len(answers), timeout=SECONDS_TO_START)
     if waiting:
