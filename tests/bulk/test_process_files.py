@@ -8,6 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from sudden import killed_at
 import textgraft
 from textgraft import UserError
 from textgraft.bulk import blocks, workers
+from textgraft.bulk.block_work import BlockWork
+from textgraft.bulk.manifest import stored_run_hash
+from textgraft.bulk.model_files import absolute_name, model_identity
 from textgraft.bulk.process import BulkOptions, Summary, process_files
 from textgraft.bulk.workers import EmbedWorker, PredictWorker, TagWorker
-from textgraft.data.output_rows import Kept
+from textgraft.data.output_rows import ALL, Kept
 from textgraft.training.run_lock import locked
 
 NUMBER = 8  # of texts in each file
@@ -316,3 +320,33 @@ def test_the_same_command_from_another_folder(
     monkeypatch.chdir(texts)
     with unchanged(tmp_path / "out"):
         assert run(PredictWorker("../model"), ["."], Path("../out")).earlier == 4 * NUMBER
+
+
+def test_another_process_needs_the_same_folder_and_model(models: dict[str, Path], texts: Path, tmp_path: Path) -> None:
+    run(PredictWorker(str(models["single"])), texts, tmp_path / "out")
+    (run_hash,) = {stored_run_hash(tmp_path / "out")}
+    assert run_hash is not None
+    worker, model_hash = PredictWorker(str(models["single"])), model_identity(str(models["single"]))
+    work = BlockWork(worker, str(tmp_path / "out"), "jsonl", ALL, run_hash, model_hash)
+    work.open()
+    for change, message in (
+        ({"folder": str(tmp_path / "here")}, "the folder of results is not here.*shares, under the same path"),
+        ({"run_hash": "another"}, "the folder of results is not here"),
+        ({"model_hash": "another"}, "not the model that the run was started with"),
+        ({"worker": PredictWorker(str(tmp_path / "gone"))}, "no model"),
+    ):
+        with pytest.raises(UserError, match=message):
+            replace(work, **change).open()  # type: ignore[arg-type]
+
+
+def test_the_identity_of_a_checkpoint_is_that_of_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "README.md"):
+        (folder / name).write_text("{}")
+    name = absolute_name(f"hf:{folder}")
+    first = model_identity(name)
+    (folder / "README.md").write_text("a longer card")
+    assert model_identity(name) == first
+    (folder / "model.safetensors").write_text("[]")
+    assert model_identity(name) != first

@@ -22,10 +22,11 @@ from textgraft.bulk.process import BulkOptions, process_files
 from textgraft.bulk.workers import PredictWorker
 from textgraft.comparison.methods import MethodOptions
 from textgraft.data.examples import Examples
+from textgraft.engines import ray_engine
 from textgraft.engines.registry import open_engine
 from textgraft.models import artifact
 
-pytest.importorskip("ray", reason="Ray is not installed")
+ray = pytest.importorskip("ray", reason="Ray is not installed")
 ROWS = 400
 
 
@@ -102,11 +103,16 @@ def test_a_node_and_then_the_driver_are_killed(cluster: Any, sources: Path, tmp_
 
 
 @pytest.mark.slow
-def test_mistakes_of_the_work_come_back_with_the_machine(sources: Path, tmp_path: Path) -> None:
+def test_mistakes_of_the_work_come_back_with_the_machine(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = artifact.save(made("pairs"), tmp_path / "model")
     with open_engine("ray", workers=1) as engine:
         with pytest.raises(UserError, match=f"{socket.gethostname()}: this model was trained on pairs of texts"):
             process_files(PredictWorker(str(model)), sources, tmp_path / "out", engine=engine)
+        monkeypatch.setattr(ray_engine, "__version__", "9")
+        with pytest.raises(UserError, match=r"textgraft has version .* there, and 9 here"):
+            ray_engine._validate_nodes(ray)
         (sources / "b.jsonl").write_text('{"text": "a"}\n{')
         model = artifact.save(made("single"), tmp_path / "single")
         with pytest.raises(UserError, match=r"b\.jsonl line 2 on .*: not valid JSON"):
@@ -137,7 +143,7 @@ def test_a_comparison_has_the_same_numbers(tiny_lm: Path, tmp_path: Path) -> Non
                 )
     finally:
         torch.set_num_threads(threads)
-    for local, ray in zip(results["local"]["budgets"], results["ray"]["budgets"], strict=True):
+    for local, other in zip(results["local"]["budgets"], results["ray"]["budgets"], strict=True):
         for method, row in local["methods"].items():
-            assert row["accuracy"] == ray["methods"][method]["accuracy"]
-            assert row["log_loss"] == ray["methods"][method]["log_loss"]
+            assert row["accuracy"] == other["methods"][method]["accuracy"]
+            assert row["log_loss"] == other["methods"][method]["log_loss"]

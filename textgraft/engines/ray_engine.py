@@ -9,7 +9,9 @@ import contextlib
 import logging
 import os
 import pickle
+import secrets
 import socket
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -65,8 +67,10 @@ class RayEngine:
     @classmethod
     def of(cls, address: str | None = None, workers: int | None = None, threads: int | None = None) -> RayEngine:
         """The engine with its options. Raises UserError where Ray is missing, or the address is none."""
-        _library()
         address = address or os.environ.get("RAY_ADDRESS") or None
+        if address is None:
+            _protect_own_cluster()
+        _library()
         return cls(None if address is None else _validated_address(address), workers, threads or 1)
 
     def map(self, worker: Worker[T, R], items: Sequence[T]) -> Iterator[R]:
@@ -228,6 +232,16 @@ def _library() -> Any:
     except ImportError as error:
         remedy = "Install it (pip install 'textgraft[ray]'), or leave --engine out."
         raise UserError("the engine 'ray' needs the package ray.", where="--engine", remedy=remedy) from error
+
+
+def _protect_own_cluster() -> None:
+    """Let only this process and its children talk to a cluster that they start: Ray listens to the whole network.
+
+    Ray decides on it when it is imported; after that nothing is changed.
+    """
+    if "ray" not in sys.modules and "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _quiet_data() -> Any:
