@@ -12,9 +12,9 @@ import textgraft
 
 PACKAGE = Path(textgraft.__file__).parent
 FOLDERS = (
-    *("core", "text", "data", "nn", "metrics", "report", "encoders", "heads", "onnx", "models", "training"),
+    *("core", "text", "data", "nn", "metrics", "report", "encoders", "heads", "onnx", "models", "training", "engines"),
     *("word_embeddings", "linear", "generation", "tasks", "comparison", "distillation", "conversion", "serving"),
-    *("experiments", "api", "cli", "__main__"),
+    *("experiments", "api", "bulk", "cli", "__main__"),
 )
 """In the order in which they may import one another: each only from those before it, and from itself."""
 TASKS = ("language_modeling", "classification", "tagging", "question_answering", "translation")
@@ -184,7 +184,7 @@ def test_circles_are_seen_wherever_an_import_stands(line: str, closes: bool, tmp
 
 
 NETWORK = {"socket", "ssl", "http", "urllib", "asyncio", "uvicorn", "fastapi", "starlette", "requests", "httpx"}
-NETWORK |= {"huggingface_hub", "httpx2", "fsspec"}
+NETWORK |= {"huggingface_hub", "httpx2", "fsspec", "ray"}
 """What can open a socket, of what the package may import."""
 
 
@@ -192,11 +192,11 @@ def libraries(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in imported(ast.parse(path.read_text("utf-8")))}
 
 
-def test_only_fetching_and_serving_know_of_the_network() -> None:
+def test_only_fetching_serving_and_the_engine_of_clusters_know_of_the_network() -> None:
     found = {module_name(path, PACKAGE) for path in PACKAGE.rglob("*.py") if NETWORK & libraries(path)}
     # The second only tells errors of these packages apart; the third switches the library off the network;
     # the fourth opens what the user names by a URL.
     allowed = "textgraft.conversion.downloads", "textgraft.conversion.hub_errors", "textgraft.data.huggingface_datasets"
-    allowed = (*allowed, "textgraft.data.remote_files", "textgraft.serving.")
+    allowed = (*allowed, "textgraft.data.remote_files", "textgraft.serving.", "textgraft.engines.")
     assert {module for module in found if not module.startswith(allowed)} == set()
     assert {"textgraft.conversion.downloads", "textgraft.serving.server"} <= found

@@ -16,6 +16,7 @@ from textgraft.data.readers import read
 from textgraft.data.unlabelled import labelled_only
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact, Predictor
+from textgraft.models.loading import OpenedModels
 from textgraft.nn.layer_aggregation import LAST, validate_layer_aggregation
 from textgraft.nn.pooling import validate_pooling
 from textgraft.tasks.classification import predictor
@@ -106,7 +107,7 @@ def embed(
 
 
 def embed_stream(
-    model: Classifier | str | Path,
+    model: Classifier | OpenedModels | str | Path,
     texts: Iterable[str],
     *,
     pooling: str | None = None,
@@ -137,8 +138,12 @@ def embed_stream(
     return blocks()
 
 
-def _embedders(model: Classifier | str | Path, pooling: str | None, layers: str, device: str) -> Sequence[Predictor]:
+def _embedders(
+    model: Classifier | OpenedModels | str | Path, pooling: str | None, layers: str, device: str
+) -> Sequence[Predictor]:
     validate_layer_aggregation(layers)
     if pooling is not None:
         validate_pooling(pooling)
-    return model.members if isinstance(model, Classifier) else loading.open_models(model, device=device).members
+    if isinstance(model, Classifier | OpenedModels):
+        return model.members
+    return loading.open_models(model, device=device).members

@@ -27,6 +27,7 @@ FROM_OUTSIDE = {"research/lab-notes.md": "lab-notes.md", "CONTRIBUTING.md": "con
 """Markdown files of the repository that become pages, by the name that their page has."""
 
 API_SECTIONS = (
+    ("Folders and clusters", r"^(process_files|BulkOptions|PredictWorker|EmbedWorker|TagWorker|open_engine)$"),
     ("Question answering", r"^(qa_|QA|read_squad)"),
     ("Tagging", r"^(tag_|Tag|SequenceTagger|read_conll|read_tagged|Stack$|Network$)"),
     ("Word vectors", r"^(train_vectors|VectorOptions|.*_vectors$|WordVectors|WordMemory)"),

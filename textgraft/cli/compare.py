@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from textgraft.cli import bulk
 from textgraft.cli import options as o
 from textgraft.cli.console import print_problems, problems_printed
 from textgraft.cli.results import print_json_results, print_written, validate_out
@@ -63,6 +65,9 @@ def compare(
     strict: o.Strict = False,
     encoding: o.Encoding = None,
     delimiter: o.Delimiter = None,
+    engine: bulk.Engine = "local",
+    address: bulk.Address = None,
+    workers: bulk.Workers = None,
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
@@ -79,6 +84,8 @@ def compare(
     With --reuse, only new methods, numbers of labels and seeds are trained:
 
     textgraft compare train.csv --test test.csv --methods linear,no-adapt --labels 100,all --reuse curve --out grown
+
+    With --engine ray, the trainings of a method are spread over a cluster, whose machines share the folder of --out.
     """
     from textgraft.cli.resumable import resumable
     from textgraft.comparison.cells import ANSWERS
@@ -87,6 +94,7 @@ def compare(
     from textgraft.comparison.report import table_text
     from textgraft.data.checks import check
     from textgraft.data.examples import Examples
+    from textgraft.engines.registry import open_engine
 
     validate_out(out)
     o.use_threads(threads)
@@ -112,7 +120,11 @@ def compare(
         unlabelled=Examples(texts, source="the unlabelled texts") if texts else None,
     )
     print_problems(problems, errors_only=quiet)
-    with problems_printed(), resumable(out):
+    with (
+        problems_printed(),
+        resumable(out),
+        open_engine(engine, address=address, workers=workers, threads=threads) as where,
+    ):
         results = compare(
             labelled["train"],
             out,
@@ -120,7 +132,7 @@ def compare(
             unlabelled=pool,
             methods=_listed(methods),
             labels=_listed(labels),
-            options=options,
+            options=replace(options, engine=where),
             reuse=reuse,
         )
     if as_json:

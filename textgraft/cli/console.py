@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 import sys
 import warnings
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textgraft.core.errors import DataWarning, UserError
-from textgraft.core.json_text import encode
+from textgraft.core.json_text import encode, serializable
 
 PACKAGE = Path(__file__).parents[1]
 OPTIONS = {
@@ -120,17 +119,6 @@ def warnings_on_stderr() -> Iterator[None]:
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity, which JSON lacks, become null."""
     print(encode(serializable(value)).decode())
-
-
-def serializable(value: Any) -> Any:
-    """Return a value with null for numbers that JSON lacks, and strings for what it has no form of, such as dates."""
-    if isinstance(value, Mapping):
-        return {str(k): serializable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [serializable(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:

@@ -11,14 +11,9 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.input_texts import (
-    Classifier,
-    InputTexts,
-    SecondInputTexts,
-    keyed_texts,
-    texts_from_options,
-)
-from textgraft.cli.output_files import as_json_lines, validate_out_file, write_lines
+from textgraft.cli.input_texts import Classifier, InputTexts, SecondInputTexts, keyed_texts, texts_from_options
+from textgraft.cli.output_files import validate_out_file, write_lines
+from textgraft.data.output_rows import as_json_lines
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.explaining import Explanation

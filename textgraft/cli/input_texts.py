@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textgraft.cli import options as o
-from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.errors import UserError
 from textgraft.data.examples import InputKind, Pair
+from textgraft.data.output_rows import Kept
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples
@@ -40,30 +40,6 @@ KeptColumns = Annotated[
         "--keep", help="Columns of FILE in the output: all, none, or names with commas.", rich_help_panel=o.DATA
     ),
 ]
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The columns of the input that are repeated in the output; None for all."""
-
-    columns: Sequence[str] | None = ()
-
-    @classmethod
-    def parse(cls, value: str) -> Kept:
-        """The value of --keep: all, none, or names with commas between them."""
-        if value in ("all", "none"):
-            return cls(None if value == "all" else ())
-        return cls([name.strip() for name in value.split(",") if name.strip()])
-
-    def of(self, cells: Mapping[str, Any]) -> dict[str, Any]:
-        """These columns of a row."""
-        return dict(cells) if self.columns is None else {name: cells.get(name) for name in self.columns}
-
-    def validate(self, cells: Mapping[str, Any]) -> None:
-        """Raise UserError for a column that the first row of a table lacks."""
-        for name in self.columns or ():
-            if name not in cells:
-                raise UserError(f"there is no column '{name}'.", where="--keep", remedy=did_you_mean(name, cells))
 
 
 def texts_from_options(texts: list[str] | None, second: list[str] | None) -> list[str] | None:

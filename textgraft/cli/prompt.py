@@ -11,17 +11,9 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.input_texts import Kept, KeptColumns, examples_keys
-from textgraft.cli.output_files import (
-    ROW_FORMATS,
-    CsvStyle,
-    as_json_lines,
-    as_lines,
-    rounded,
-    validate_out_file,
-    with_prediction,
-    write_lines,
-)
+from textgraft.cli.input_texts import KeptColumns, examples_keys
+from textgraft.cli.output_files import ROW_FORMATS, validate_out_file, write_lines
+from textgraft.data.output_rows import CsvStyle, Kept, as_json_lines, as_lines, rounded, with_prediction
 
 if TYPE_CHECKING:
     from textgraft.data.examples import Examples

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textgraft.bulk.workers import TagWorker
+from textgraft.cli import bulk
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note, print_table
 from textgraft.cli.groups import Verb, group_of
-from textgraft.cli.input_texts import InputTexts
+from textgraft.cli.input_texts import InputTexts, KeptColumns
 from textgraft.cli.output_files import validate_writable
 from textgraft.cli.tagged_input import (
     File,
@@ -189,16 +192,17 @@ def evaluate(
 
 def predict(
     model: Folder,
-    file: Annotated[
-        Path | None,
+    files: Annotated[
+        list[Path] | None,
         typer.Argument(
+            metavar="[FILE]...",
             help="A .txt file or stdin (-) with a text per line, JSON lines with text, or any file of `tag finetune`, "
-            "whose tags are ignored."
+            "whose tags are ignored. Several files of texts, folders and 'patterns*' with a folder for --out.",
         ),
     ] = None,
     input_text: InputTexts = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL.")
+        Path | None, typer.Option("--out", "-o", help="A file to write: .jsonl for offsets, else CoNLL; or a folder.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", help="An HTML page to write, with entities or tags in colours.")
@@ -207,19 +211,41 @@ def predict(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="conll, json (a line per sentence) or colour (brackets); else by input and output."
+            "--format",
+            help="conll, json (a line per sentence) or colour (brackets); jsonl or parquet in a folder; else by input "
+            "and output.",
         ),
     ] = None,
     word_column: WordColumn = None,
     tag_column: TagColumn = None,
     precision: o.InferencePrecision = "auto",
     threads: o.Threads = None,
+    id: o.IdColumn = None,
+    keep: KeptColumns = "all",
+    block_rows: bulk.BlockRows = bulk.BLOCK_ROWS,
+    engine: bulk.Engine = "local",
+    address: bulk.Address = None,
+    workers: bulk.Workers = None,
 ) -> None:
-    """Tag the words of a file or of texts, as CoNLL columns, JSON with character offsets, or in colours."""
+    """Tag the words of a file or of texts, as CoNLL columns, JSON with character offsets, or in colours.
+
+    With folders or several files of texts and a folder for --out, a file of rows with their words and entities is
+    written for each block of rows; the same command resumes an interrupted run:
+
+    textgraft tag predict tagger reviews/ --out tagged --engine ray --address auto
+    """
     from textgraft.core.files import writing_atomically
     from textgraft.data.words import Coverage
     from textgraft.tasks.tagging.predictor import Tagger
 
+    folder = bulk.BulkRun(files or (), out, engine, address, workers, threads, block_rows=block_rows)
+    if _are_folders(files or ()):
+        o.use_threads(threads)
+        worker = TagWorker(str(model), precision)
+        replace(folder, output_format=format).run(worker, {"text": word_column, "id": id}, keep, as_json=False)
+        return
+    folder.validate_unused()
+    file = files[0] if files else None
     if colour and format not in (None, "colour"):
         raise UserError(f"colours are not {format}.", where="--colour", remedy="Leave out --colour or --format.")
     if html is not None and out is not None:
@@ -251,6 +277,14 @@ def predict(
                 written.write(f"{line}\n".encode("utf-8", "replace"))
         print_note(f"Written: {target} ({count:,} sentences)")
     _warn_of_windows([vars(total)])
+
+
+def _are_folders(files: Sequence[Path]) -> bool:
+    """True for several files, a pattern, or a folder that is not brat's."""
+    from textgraft.data.brat import is_brat
+
+    folder = files[0] if len(files) == 1 and files[0].is_dir() else None
+    return len(files) > 1 or any(map(bulk.has_pattern, files)) or (folder is not None and not is_brat(folder))
 
 
 def _output_format(name: str | None, out: Path | None) -> str | None:

@@ -11,8 +11,8 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.input_texts import Kept, KeptColumns, keyed_texts
-from textgraft.cli.output_files import as_json_lines, four_digits, rounded, with_prediction
+from textgraft.cli.input_texts import KeptColumns, keyed_texts
+from textgraft.data.output_rows import Kept, as_json_lines, four_digits, rounded, with_prediction
 
 if TYPE_CHECKING:
     from textgraft.tasks.classification.zero_shot import ZeroShotResult

@@ -5,15 +5,14 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from textgraft import __version__
-from textgraft.comparison.cells import ANSWERS, Cell, CellKey, Cells, ReusedCells
+from textgraft.comparison.cells import ANSWERS, Cell, Cells, ReusedCells
 from textgraft.comparison.learning_curve import budget_results, efficiency_verdicts, label_efficiency
 from textgraft.comparison.methods import (
     METHODS,
@@ -24,6 +23,7 @@ from textgraft.comparison.methods import (
     model_for,
     new_method,
 )
+from textgraft.comparison.training import CellTrainer, ComparisonPlan
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.resource_meter import Meter
@@ -35,6 +35,7 @@ from textgraft.data.problems import Problem, to_json
 from textgraft.data.readers import read
 from textgraft.data.splits import nested_order, stratified_split
 from textgraft.data.unlabelled import labelled_only, with_unlabelled
+from textgraft.engines.local import LOCAL
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
@@ -47,40 +48,6 @@ from textgraft.training.run_lock import exclusive
 BUDGETS = (50, 100, 200, 500, 1_000)
 """Default numbers of labels, as far as there are more labels than that; all labels are always added."""
 HELD_OUT = 0.2
-
-
-@dataclass(frozen=True)
-class ComparisonPlan:
-    """The data, label budgets and seeds that all methods share.
-
-    `orders` has the order of the training texts by seed.
-    """
-
-    train: Examples
-    test: Examples
-    held_out: bool
-    labels: Labels
-    pool: Sequence[str]
-    budgets: tuple[int, ...]
-    orders: Mapping[int, Sequence[int]]
-
-    @cached_property
-    def test_labels(self) -> Labels:
-        """The labels to measure by: those of the training texts, and those that only the test texts have."""
-        return self.labels.covering(self.test)
-
-    @cached_property
-    def test_targets(self) -> np.ndarray:
-        """Targets of the test texts."""
-        return self.test_labels.encode(self.test)
-
-    def sample(self, count: int, seed: int) -> Examples:
-        """The first `count` texts of the seed's order, in file order: the sample of 100 contains that of 50."""
-        return self.train.take(sorted(self.orders[seed][:count]))
-
-    def keys(self, method: str, counts: Sequence[int] | None = None) -> list[CellKey]:
-        """Keys of the trainings of one method, fewest labels first."""
-        return [CellKey(method, count, seed) for count in counts or self.budgets for seed in self.orders]
 
 
 @exclusive
@@ -146,7 +113,7 @@ def compare(
         if options.show:
             print(f"{share} are reused from {reuse}", file=sys.stderr, flush=True)
     for name in names:
-        _run_method(new_methods.pop(name), plan, cells, show=options.show)
+        _run_method(new_methods.pop(name), plan, cells, options)
     results = _results(plan, names, cells) | _run_facts(out, plan, identity, options, problems)
     results["run"] |= reused_facts
     # Imported here because matplotlib takes as long to load as torch.
@@ -268,36 +235,26 @@ def _identity(plan: ComparisonPlan, methods: Mapping[str, Method], options: Meth
     }
 
 
-def _run_method(method: Method, plan: ComparisonPlan, cells: Cells, *, show: bool) -> None:
+def _run_method(method: Method, plan: ComparisonPlan, cells: Cells, options: MethodOptions) -> None:
     """Fill in the missing cells of one method, fewest labels first."""
-    if not all(cells.has(key) for key in plan.keys(method.name)):
+    keys = plan.keys(method.name)
+    missing = [key for key in keys if not cells.has(key)]
+    if missing:
         with Meter() as meter:
             seconds = method.prepare(plan.pool, cells.prepared)
         if not cells.has_cost(method.name):  # a second call only loads the results of the first
             cells.write_cost(method.name, {"seconds": max(seconds, meter.seconds), "peak_mb": meter.peak_mb})
+    trainer = CellTrainer(method.name, plan, replace(options, engine=LOCAL), cells.folder.absolute(), method)
+    trained = options.engine.map(trainer, missing)
     for count in plan.budgets:
-        method_cells = [_cell(method, plan, cells, key) for key in plan.keys(method.name, [count])]
-        if show:
-            print(_row(method.name, plan, cells, count, method_cells), file=sys.stderr, flush=True)
-
-
-def _cell(method: Method, plan: ComparisonPlan, cells: Cells, key: CellKey) -> Cell:
-    """Predictions of one training, from its file if there is one."""
-    work = cells.work(key)
-    if not cells.has(key):
-        sample = plan.sample(key.labels, key.seed)
-        # The scale of a numeric target is fitted on the sample: no other labels would be known.
-        labels = Labels.fit(sample) if plan.labels.num_classes is None else plan.labels
-        with Meter() as meter:
-            predictions = method.train_and_predict(sample, plan.test.texts, labels, key.seed, work)
-        outputs, seconds = _rescaled(predictions.outputs, labels, plan.labels), max(predictions.seconds, meter.seconds)
-        cells.write(key, Cell(outputs, seconds, meter.peak_mb, predictions.model_bytes, predictions.about))
-    shutil.rmtree(work, ignore_errors=True)
-    return cells.read(key)
-
-
-def _rescaled(outputs: np.ndarray, fitted: Labels, common: Labels) -> np.ndarray:
-    return outputs if fitted == common else (outputs * fitted.std + fitted.mean - common.mean) / common.std
+        of_count = plan.keys(method.name, [count])
+        while not all(map(cells.has, of_count)):
+            key, cell = next(trained)
+            cells.write(key, cell)
+            shutil.rmtree(cells.work(key), ignore_errors=True)
+        if options.show:
+            shown = _row(method.name, plan, cells, count, [cells.read(key) for key in of_count])
+            print(shown, file=sys.stderr, flush=True)
 
 
 def _outcome(method: str, cells: Cells, method_cells: Sequence[Cell]) -> Outcome:

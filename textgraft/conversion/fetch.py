@@ -1,6 +1,7 @@
 """`textgraft.fetch`: download a model from a hub, into the user's Hugging Face cache or into a folder.
 
-Nothing else in the package but `serve` opens a socket. An interrupted download is resumed by a later call.
+Nothing else in the package but `serve` and the engine of clusters opens a socket. An interrupted download is resumed by
+a later call.
 """
 
 from __future__ import annotations

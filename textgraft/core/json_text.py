@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -41,3 +43,14 @@ def encode(value: Any, *, indent: int | None = None, sort_keys: bool = False) ->
         return json.dumps(value, ensure_ascii=False, **options).encode()
     except UnicodeEncodeError:
         return json.dumps(value, **options).encode()
+
+
+def serializable(value: Any) -> Any:
+    """Return a value with null for numbers that JSON lacks, and strings for what it has no form of, such as dates."""
+    if isinstance(value, Mapping):
+        return {str(k): serializable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [serializable(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)

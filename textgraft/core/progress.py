@@ -35,9 +35,9 @@ class Meter:
             self._task = self._bar.add_task(self._description, total=self._total, rates="")
         return self
 
-    def add(self, num_bytes: int, num_tokens: int = 0) -> None:
-        """Count one document."""
-        self._documents += 1
+    def add(self, num_bytes: int, num_tokens: int = 0, documents: int = 1) -> None:
+        """Count a document, or several at once."""
+        self._documents += documents
         self._bytes += num_bytes
         self._tokens += num_tokens
         if self._shown and time.monotonic() - self._drawn > 0.2:

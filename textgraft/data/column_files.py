@@ -32,6 +32,28 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, dict(zip(names, values))
 
 
+def parquet_types(path: Path) -> dict[str, str]:
+    """DuckDB's type of each column of a Parquet file. Raises UserError for another or damaged file."""
+    return {name: kind for name, kind, *_ in _ask_parquet(path, "DESCRIBE SELECT * FROM read_parquet(?)")}
+
+
+def parquet_count(path: Path) -> int:
+    """Number of rows of a Parquet file, from its footer. Raises UserError for another or damaged file."""
+    return int(_ask_parquet(path, "SELECT num_rows FROM parquet_file_metadata(?)")[0][0])
+
+
+def _ask_parquet(path: Path, question: str) -> list[tuple[Any, ...]]:
+    import duckdb
+
+    with (
+        plain_file(path) as plain,
+        duckdb.connect(config={"autoinstall_known_extensions": False}) as connection,
+        as_user_errors(path, "not a Parquet file"),
+    ):
+        answer: list[tuple[Any, ...]] = connection.execute(question, [str(plain)]).fetchall()
+        return answer
+
+
 def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows of a Feather file (version 1 or 2) or an Arrow stream as (row, {column: value}).
 

@@ -13,6 +13,8 @@ import numpy as np
 from textgraft.core.errors import UserError
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
+from textgraft.engines.base import Engine
+from textgraft.engines.local import LOCAL
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import ENGLISH, DefaultModels
@@ -41,6 +43,7 @@ class MethodOptions:
         kind: Kind of the labels, where it is known.
         minutes: Time limit of each model selection of `default`, as in `finetune`; None: none.
         default_models: Default models for the script of the texts.
+        engine: Where the trainings run (engines.registry.open_engine).
     """
 
     model: str | Path | None = None
@@ -54,6 +57,7 @@ class MethodOptions:
     kind: TargetKind | None = None
     minutes: float | None = None
     default_models: DefaultModels = ENGLISH
+    engine: Engine = LOCAL
 
     def __post_init__(self) -> None:
         allowed_seconds(self.minutes)  # raises now for an impossible value

@@ -1,0 +1,1 @@
+"""Bulk work: folders of files in, a folder of files out, resumable, in one process or on a cluster."""

@@ -1,0 +1,1 @@
+"""Engines: where independent pieces of work run, in this process or on the machines of a cluster."""
