@@ -10,7 +10,8 @@ import os
 import pickle
 import platform
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -169,6 +170,23 @@ def finish() -> None:
         with suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
     _current = ALONE
+
+
+def told(message: Callable[[], Any], seconds: float = 20.0) -> bool:
+    """Tell the others something; False if they do not listen within some seconds.
+
+    So it is where one of them waits for this process within a step that has failed here alone. It is in vain to wait:
+    its connections close when this process ends.
+    """
+
+    def tell() -> None:
+        with suppress(UserError):
+            message()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
 
 
 def packed(value: Any) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from textgraft.core.errors import UserError
-from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, unpacked
+from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, told, unpacked
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
@@ -90,8 +90,7 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
     except Lost:
         raise
     except BaseException:
-        with suppress(UserError):
-            processes.signal(END)
+        told(lambda: processes.signal(END))
         raise
     else:
         processes.signal(END)
@@ -156,10 +155,9 @@ def follow(processes: Processes) -> None:
             pass
 
 
-def dismiss() -> None:
-    """End the other processes, on process 0."""
-    with suppress(UserError):
-        current().from_first(None)
+def dismiss() -> bool:
+    """End the other processes, on process 0; False if one of them does not listen."""
+    return told(lambda: current().from_first(None))
 
 
 def _follow(run: Run, saved: Any, processes: Processes) -> None:
