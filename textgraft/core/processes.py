@@ -148,7 +148,7 @@ def start() -> Processes:
         torch.cuda.set_device(local)
     try:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, timeout=STEP)
+        dist.init_process_group(backend, timeout=STEP, store=_store(rank, size), rank=rank, world_size=size)
         control = dist.new_group(backend="gloo", timeout=WAIT)
     except (RuntimeError, ValueError, OSError) as error:
         address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
@@ -161,6 +161,18 @@ def start() -> Processes:
         for number in (signal.SIGINT, signal.SIGTERM):  # torchrun sends them to all; process 0 saves, and ends the rest
             signal.signal(number, signal.SIG_IGN)
     return _current
+
+
+def _store(rank: int, size: int) -> Any:
+    """The store in which processes find one another's addresses, with none of an earlier attempt.
+
+    torchrun keeps one store for all attempts (torch 2.13), and its restart counter for those after a change of
+    machines. Among those with one counter, an attempt is every `size` processes that come.
+    """
+    store, *_ = next(dist.rendezvous("env://", rank, size, timeout=STEP))
+    counter = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    arrivals = store.add(f"textgraft/{counter}/{size}", 1)
+    return dist.PrefixStore(f"textgraft/{counter}/{size}/{(arrivals - 1) // size}", store)
 
 
 def finish() -> None:

@@ -12,7 +12,7 @@ import copy
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from textgraft.core.errors import UserError
-from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, told, unpacked
+from textgraft.core.processes import ALONE, Lost, Processes, alone, current, is_lost, packed, told, unpacked
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
@@ -89,7 +89,9 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
         yield Leader(run, processes)
     except Lost:
         raise
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, RuntimeError) and is_lost(error):  # within a step
+            raise Lost(error) from error
         told(lambda: processes.signal(END))
         raise
     else:
@@ -148,9 +150,13 @@ def follow(processes: Processes) -> None:
         if any(processes.gather(trouble)):
             continue
         assert run is not None
-        with suppress(UserError):  # process 0 has the same error, and reports it
+        try:
             _follow(run, saved, processes)
             continue
+        except UserError:  # process 0 has the same error, and reports it
+            pass
+        except RuntimeError as error:
+            raise (Lost(error) if is_lost(error) else error) from error
         while processes.signal() != END:
             pass
 
