@@ -165,7 +165,9 @@ def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
         joined = processes.start()
         if joined.first:
             code = _exit_code(arguments, debug=debug)
-            dismiss()
+            if not dismiss():
+                sys.stderr.flush()
+                os._exit(code)  # whoever still waits for this process ends with its connections
             return code
         follow(joined)
         return 0

@@ -10,7 +10,8 @@ import os
 import pickle
 import platform
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -147,7 +148,7 @@ def start() -> Processes:
         torch.cuda.set_device(local)
     try:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, timeout=STEP)
+        dist.init_process_group(backend, timeout=STEP, store=_store(rank, size), rank=rank, world_size=size)
         control = dist.new_group(backend="gloo", timeout=WAIT)
     except (RuntimeError, ValueError, OSError) as error:
         address = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
@@ -162,6 +163,18 @@ def start() -> Processes:
     return _current
 
 
+def _store(rank: int, size: int) -> Any:
+    """The store in which processes find one another's addresses, with none of an earlier attempt.
+
+    torchrun keeps one store for all attempts (torch 2.13), and its restart counter for those after a change of
+    machines. Among those with one counter, an attempt is every `size` processes that come.
+    """
+    store, *_ = next(dist.rendezvous("env://", rank, size, timeout=STEP))
+    counter = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    arrivals = store.add(f"textgraft/{counter}/{size}", 1)
+    return dist.PrefixStore(f"textgraft/{counter}/{size}/{(arrivals - 1) // size}", store)
+
+
 def finish() -> None:
     """Close the connections."""
     global _current
@@ -169,6 +182,23 @@ def finish() -> None:
         with suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
     _current = ALONE
+
+
+def told(message: Callable[[], Any], seconds: float = 20.0) -> bool:
+    """Tell the others something; False if they do not listen within some seconds.
+
+    So it is where one of them waits for this process within a step that has failed here alone. It is in vain to wait:
+    its connections close when this process ends.
+    """
+
+    def tell() -> None:
+        with suppress(UserError):
+            message()
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
 
 
 def packed(value: Any) -> bytes:

@@ -6,6 +6,7 @@ leaves is that of the sum over all processes, which the loop divides by the glob
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -108,9 +109,11 @@ class Replicated(Single):
     def begin(self, set_trainable: Callable[[Model], None]) -> Model:
         set_trainable(self.model)
         synchronise(self.model, self._processes)
-        self._ddp = DistributedDataParallel(
-            _Losses(self.model), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=False
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the newer name of broadcast_buffers is of torch 2.13
+            self._ddp = DistributedDataParallel(
+                _Losses(self.model), broadcast_buffers=False, find_unused_parameters=True, gradient_as_bucket_view=False
+            )
         return self.model
 
     def loss(self, compute: Compute, *, last: bool) -> Loss:

@@ -12,7 +12,7 @@ import copy
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 
 from textgraft.core.errors import UserError
-from textgraft.core.processes import ALONE, Lost, Processes, alone, current, packed, unpacked
+from textgraft.core.processes import ALONE, Lost, Processes, alone, current, is_lost, packed, told, unpacked
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
@@ -89,9 +89,10 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
         yield Leader(run, processes)
     except Lost:
         raise
-    except BaseException:
-        with suppress(UserError):
-            processes.signal(END)
+    except BaseException as error:
+        if isinstance(error, RuntimeError) and is_lost(error):  # within a step
+            raise Lost(error) from error
+        told(lambda: processes.signal(END))
         raise
     else:
         processes.signal(END)
@@ -149,17 +150,20 @@ def follow(processes: Processes) -> None:
         if any(processes.gather(trouble)):
             continue
         assert run is not None
-        with suppress(UserError):  # process 0 has the same error, and reports it
+        try:
             _follow(run, saved, processes)
             continue
+        except UserError:  # process 0 has the same error, and reports it
+            pass
+        except RuntimeError as error:
+            raise (Lost(error) if is_lost(error) else error) from error
         while processes.signal() != END:
             pass
 
 
-def dismiss() -> None:
-    """End the other processes, on process 0."""
-    with suppress(UserError):
-        current().from_first(None)
+def dismiss() -> bool:
+    """End the other processes, on process 0; False if one of them does not listen."""
+    return told(lambda: current().from_first(None))
 
 
 def _follow(run: Run, saved: Any, processes: Processes) -> None:

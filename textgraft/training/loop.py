@@ -324,13 +324,12 @@ class Run:
     def _shares(self, epoch: int, start: int) -> Iterator[Batch]:
         """This process's share of each batch."""
         for batch in self.stream.batches(epoch, start):
-            share = batch.share(self.processes.rank, self.processes.size)
-            if self.stream.stateful and not len(share.ids):
+            if self.stream.stateful and len(batch.ids) < self.processes.size:  # on each of them, or the others wait
                 message = (
                     f"{len(batch.ids)} contiguous streams of text are too few for {self.processes.size} processes."
                 )
                 raise UserError(message, remedy="Start fewer processes, or give more text or a larger batch_size.")
-            yield share
+            yield batch.share(self.processes.rank, self.processes.size)
 
     def _divide_and_clip(self, count: int) -> float:
         """Turn the gradient of the sum into that of the mean, and clip it; returns its global norm before clipping."""
