@@ -22,10 +22,11 @@ from textgraft.data.streams.mixtures import (
     documents,
     hold_out,
     read_once,
+    read_pass,
     validated_weights,
 )
 from textgraft.data.streams.parallel_encoding import validate_processes
-from textgraft.data.streams.shards import build_corpus
+from textgraft.data.streams.shards import Corpus, build_corpus
 from textgraft.data.streams.text_places import STREAMED_SUFFIXES, format_suffix, text_column, validated_format
 from textgraft.tasks.language_modeling.token_shards import Corpora, part
 from textgraft.text.tokenizer import Tokenizer
@@ -154,9 +155,28 @@ class ListedText:
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         """The training text block by block, and the held-out text as token shards in `folder`."""
-        held = read_once(self.held) if isinstance(self.held, Source) else self.held
-        valid = build_corpus(held, tokenizer, folder / part("valid"), source_description="valid", progress=show)
-        return Corpora(BlockCorpus(replace(self.reading, tokenizer=tokenizer.to_json())), valid)
+        train = BlockCorpus(replace(self.reading, tokenizer=tokenizer.to_json()))
+        return Corpora(train, self._build("valid", self._held_out(), tokenizer, folder, show=show))
+
+    def write(self, tokenizer: Tokenizer, folder: Path, *, show: bool) -> None:
+        """Write one pass over a single source, and the held-out text, as token shards in `folder`.
+
+        Raises:
+            UserError: There are several sources, whose shares one pass over each does not have.
+        """
+        if len(self.reading.sources) > 1:
+            message = "a mixture by weight has no end that could be written."
+            raise UserError(message, where="sources", remedy="Tokenize one source, or train with --streaming.")
+        texts = read_pass(self.reading.sources[0], self.reading.seed)
+        self._build("train", texts, tokenizer, folder, show=show)
+        self._build("valid", self._held_out(), tokenizer, folder, show=show)
+
+    def _held_out(self) -> Iterator[str]:
+        return read_once(self.held) if isinstance(self.held, Source) else iter(self.held)
+
+    def _build(self, name: str, texts: Iterator[str], tokenizer: Tokenizer, folder: Path, *, show: bool) -> Corpus:
+        about: dict[str, Any] = {"source_description": name, "processes": self.reading.processes}
+        return build_corpus(texts, tokenizer, folder / part(name), progress=show, **about)
 
 
 def _files(addresses: Addresses) -> dict[str, dict[str, Any]]:
