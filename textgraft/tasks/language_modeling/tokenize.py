@@ -99,9 +99,6 @@ def _text(
 ) -> PretrainingText:
     if not isinstance(sources, StreamedText):
         return pretraining_text(sources, valid, smoothing, processes)
-    if isinstance(valid, Mapping):
-        message = "held-out text is by language, and streamed text is not."
-        raise UserError(message, where="valid", remedy="Name files of held-out text.")
     reading = replace(sources, processes=processes or sources.processes)
     return reading.listed(valid, tokens=None, seed=0)
 
