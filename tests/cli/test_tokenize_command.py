@@ -38,3 +38,13 @@ def test_json_and_nothing_left_behind_after_a_mistake(desk: Desk, tmp_path: Path
     assert list(told["corpora"]) == ["train-en", "valid-en"]
     assert told["corpora"]["train-en"]["documents"] == 199
     run(*command, desk / "pool.txt").mistake("exists already")
+
+
+def test_a_url_and_a_named_column(desk: Desk, tmp_path: Path, run: Program) -> None:
+    (tmp_path / "more.jsonl").write_text("".join(f'{{"body": "A film of {i} hours."}}\n' for i in range(40)))
+    command = ["tokenize", f"file://{tmp_path}/more.jsonl", "--recipe", desk / "backward.toml", "--tokenizer", desk.lm]
+    done = run(*command, "--text", "body", "--out", tmp_path / "tokens", "--json", "--quiet")
+    assert (done.code, done.err) == (0, ""), done
+    assert done.json()["corpora"]["train"]["documents"] == 36
+    run(*command, "--text", "nothing", "--out", tmp_path / "x").mistake("no column 'nothing'", "body")
+    run(*command, "--language", f"en={desk / 'pool.txt'}", "--out", tmp_path / "x").mistake("some have none")

@@ -13,7 +13,10 @@ from textgraft.core.errors import UserError
 if TYPE_CHECKING:
     from textgraft.tasks.language_modeling.pretraining_text import Paths
 
-Sources = Annotated[list[Path] | None, typer.Argument(help="Files, folders or globs of general text, or hf:NAME.")]
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(help="Files, folders or globs of general text, hf:NAME, or a URL (s3://…, hf://…, https://…)."),
+]
 
 
 Languages = Annotated[

@@ -190,7 +190,7 @@ def _stream(files: Sequence[Path], text: str | None, encoding: str | None) -> It
 
 def _expand(path: str | os.PathLike[str]) -> list[Path]:
     if is_url(path):
-        message = "a URL is read by textgraft pretrain --streaming only."
+        message = "a URL is read by textgraft pretrain --streaming and textgraft tokenize only."
         raise UserError(message, where=os.fspath(path), remedy="Copy the file to this machine first.")
     source = Path(path)
     if is_dataset(source):

@@ -33,6 +33,13 @@ num_layers = 1
 num_heads = 2
 max_length = 35
 """
+SECOND_PHASE = """
+[[stage.phases]]
+name = "further"
+epochs = 0.7
+lr = 0.005
+"""
+"""The first one ends within a block, and this one begins with the next."""
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +91,8 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(
     recipe = tmp_path / "recipe.toml"
     text = tiny_recipe.read_text()
     start, end = text.index("[model]"), text.index("[head]")
-    recipe.write_text(text if family == "lstm" else text[:start] + GPT + text[end:])
+    text = text if family == "lstm" else text[:start] + GPT + text[end:]
+    recipe.write_text(text + SECOND_PHASE)
     out = {name: tmp_path / name for name in ("whole", "killed")}
 
     def task(name: str) -> None:

@@ -19,6 +19,7 @@ from textgraft.models import loading
 from textgraft.models.loading import load_network
 from textgraft.tasks.language_modeling.pretrain import PretrainOptions, pretrain
 from textgraft.tasks.language_modeling.pretraining_text import Paths
+from textgraft.tasks.language_modeling.streamed_text import StreamedText
 from textgraft.tasks.language_modeling.tokenize import token_counts, tokenize
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.loop import Run
@@ -69,6 +70,23 @@ def test_processes_change_nothing(pool: Path, recipe: str, tmp_path: Path) -> No
     assert manifests[0] == manifests[1]
     with pytest.raises(UserError, match="tokenizer_processes"):
         tokenize([pool], tmp_path / "x", recipe=recipe, processes=-1, show=False)
+
+
+def test_one_pass_over_a_url(pool: Path, recipe: str, tiny_lm: Path, tmp_path: Path) -> None:
+    texts = pool.read_text().splitlines()
+    files = [tmp_path / f"{number}.jsonl" for number in range(3)]
+    for number, file in enumerate(files):
+        file.write_text("".join(json.dumps({"body": text}) + "\n" for text in texts[number::3]))
+    sources = StreamedText(f"file://{tmp_path}/*.jsonl", text="body")
+    out = tokenize(sources, tmp_path / "tokens", recipe=recipe, tokenizer=tiny_lm, show=False)
+    counts = token_counts(out)
+    assert counts["train"]["documents"] + counts["valid"]["documents"] == 400
+    assert counts["valid"]["documents"] == 40
+    assert sum(corpus["characters"] for corpus in counts.values()) == sum(map(len, texts))
+    pretrain([out], tmp_path / "lm", options=PretrainOptions(recipe=recipe, tokens=500), context=QUIET)
+    several = StreamedText({"a": files[0], "b": files[1]}, text="body")
+    with pytest.raises(UserError, match="a mixture by weight has no end"):
+        tokenize(several, tmp_path / "x", recipe=recipe, tokenizer=tiny_lm, show=False)
 
 
 @pytest.mark.slow

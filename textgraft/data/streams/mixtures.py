@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +133,12 @@ def read_once(source: Source) -> Iterator[str]:
     """All texts of a source, in the order of its files."""
     for file in source.files:
         yield from (text for text, _ in texts_from(file, source.column))
+
+
+def read_pass(source: Source, seed: int) -> Iterator[str]:
+    """The texts of a source's first pass over its files, without held-out text."""
+    once = takewhile(lambda item: item[1].passes == 0, _read(source, At(), [seed, 7, 0]))
+    return (text for text, _ in once)
 
 
 def hold_out(source: Source, count: int) -> tuple[Source, list[str]]:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TypeVar
 
@@ -60,8 +61,7 @@ def encoded(
         for part, tags in batches:
             yield from _with_tags(encode(tokenizer, part), tags)
         return
-    context = multiprocessing.get_context("spawn")
-    with _ending(ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(tokenizer,))) as pool:
+    with _pool(processes, tokenizer) as pool:
         waiting: deque[tuple[Future[Encoded], list[Tag]]] = deque()
         begun, ended = False, False
         try:
@@ -90,17 +90,15 @@ def _ended(begun: bool) -> UserError:
     return UserError(message, where=where, remedy=remedy)
 
 
-class _ending:
-    """Context that ends a pool of processes without waiting for what they have not begun."""
-
-    def __init__(self, pool: ProcessPoolExecutor) -> None:
-        self.pool = pool
-
-    def __enter__(self) -> ProcessPoolExecutor:
-        return self.pool
-
-    def __exit__(self, *_: object) -> None:
-        self.pool.shutdown(wait=True, cancel_futures=True)
+@contextmanager
+def _pool(processes: int, tokenizer: str) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes that ends without what they have not begun."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(tokenizer,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def encode(tokenizer: str, texts: Sequence[str]) -> Encoded:

@@ -15,8 +15,8 @@ from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.identity import identity_of
 from textgraft.core.memory import keep_freed_memory
-from textgraft.data.streams.base import CountedTokens, TokenSource
-from textgraft.data.streams.blocks import BlockCorpus, by_blocks, in_use
+from textgraft.data.streams.base import TokenSource
+from textgraft.data.streams.blocks import by_blocks, in_use
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh, has_setting, with_dropout
@@ -29,7 +29,7 @@ from textgraft.tasks.language_modeling.pretraining_text import (
     pretraining_text,
     tokenizer_file,
 )
-from textgraft.tasks.language_modeling.streamed_text import StreamedText
+from textgraft.tasks.language_modeling.streamed_text import StreamedText, amount_of
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
@@ -215,7 +215,11 @@ def pretrain(
     plan, tokens, show = load_pretrain_recipe(options.recipe), options.tokens, context.show
     before = None if model is None else _initial_model(plan, model, tokenizer)
     settings = replace(settings.of(plan.stage), validate_every=plan.validate_every)
-    text = _text(sources, valid, plan, tokens, settings)
+    text: PretrainingText
+    if isinstance(sources, StreamedText):
+        text = sources.for_training(valid, stage=plan.stage, head=plan.head, tokens=tokens, settings=settings)
+    else:
+        text = pretraining_text(sources, valid, plan.smoothing)
     folder = work_folder(out, _run_identity(plan, text, tokenizer, settings, tokens, before))
     if before is None and plan.token_vectors and not (folder / VECTORS).exists():
         gensim_word2vec()
@@ -239,7 +243,7 @@ def pretrain(
     run = Run(language_model, phases, stream, settings, validate)
     with keep_freed_memory(), in_use(train):
         drive(run, folder / "checkpoint.safetensors", title="pretrain", show=show)
-    data = {"sources": text.names(), **_amount(train)}
+    data = {"sources": text.names(), **amount_of(train)}
     base = {} if before is None else before.run
     record = provenance(stage="pretrain", name=out.name, base=base, data=data, recipe=plan.name, settings=settings)
     language = ", ".join(corpora.languages) or plan.language
@@ -254,39 +258,6 @@ def pretrain(
     record |= _held_out_results(language_model, tok, corpora, task_objective, show=show)
     put_in_place(Artifact(language_model, tok, None, record), out, half=True)
     return out
-
-
-def _text(
-    sources: Paths | Mapping[str, Paths] | StreamedText,
-    valid: Paths | Mapping[str, Paths] | None,
-    plan: PretrainRecipe,
-    tokens: float | None,
-    settings: Settings,
-) -> PretrainingText:
-    """The text. Raises UserError for streamed text whose training has no known end, or which the recipe cannot use."""
-    if not isinstance(sources, StreamedText):
-        return pretraining_text(sources, valid, plan.smoothing)
-    if tokens is None and settings.minutes is None:
-        message = "streamed text has no known end, so that epochs cannot be counted."
-        raise UserError(message, where="tokens", remedy="Say how many tokens to train on (--tokens).")
-    if settings.minutes is not None and len(plan.stage.phases) > 1:
-        message = "the phases of this recipe cannot share a time on streamed text."
-        raise UserError(message, where="minutes", remedy="Give a number of tokens (--tokens) instead.")
-    if plan.head.get("next_sentence"):
-        message = "streamed text cannot be used for next sentence prediction: the number of pairs is not known."
-        remedy = "Set next_sentence = false in a copy of the recipe, or train without --streaming."
-        raise UserError(message, where=f"recipe {plan.name}", remedy=remedy)
-    if isinstance(valid, Mapping):
-        message = "held-out text is by language, and streamed text is not."
-        raise UserError(message, where="valid", remedy="Name files of held-out text.")
-    return sources.listed(valid, tokens=tokens if settings.minutes is None else None, seed=settings.seed)
-
-
-def _amount(train: CountedTokens) -> dict[str, Any]:
-    """Entries of run.json on the amount of training text."""
-    if isinstance(train, BlockCorpus):
-        return {"streamed": train.facts(), "block_tokens": train.num_tokens}
-    return {"tokens": train.num_tokens, "words": train.num_words}
 
 
 def _initial_model(plan: PretrainRecipe, name: Path | str, tokenizer: Path | str | None) -> Artifact:

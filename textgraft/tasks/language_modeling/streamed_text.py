@@ -14,6 +14,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.fingerprint import fingerprint
 from textgraft.data.readers import source_files
 from textgraft.data.remote_files import files_below, is_url, name_of
+from textgraft.data.streams.base import CountedTokens
 from textgraft.data.streams.blocks import BLOCK_TOKENS, BlockCorpus, Reading
 from textgraft.data.streams.mixtures import (
     HELD_OUT_TEXTS,
@@ -22,13 +23,16 @@ from textgraft.data.streams.mixtures import (
     documents,
     hold_out,
     read_once,
+    read_pass,
     validated_weights,
 )
 from textgraft.data.streams.parallel_encoding import validate_processes
-from textgraft.data.streams.shards import build_corpus
+from textgraft.data.streams.shards import Corpus, build_corpus
 from textgraft.data.streams.text_places import STREAMED_SUFFIXES, format_suffix, text_column, validated_format
 from textgraft.tasks.language_modeling.token_shards import Corpora, part
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.training.phases import Stage
+from textgraft.training.settings import Settings
 
 Addresses = str | Path | Sequence[str | Path]
 TOKENIZER_TEXTS = 20_000
@@ -71,7 +75,42 @@ class StreamedText:
                 raise UserError("no source was named.", remedy="Give one at least.")
             validated_weights(list(self.sources), self.weights)
 
-    def listed(self, valid: Addresses | None, *, tokens: float | None, seed: int) -> ListedText:
+    def for_training(
+        self,
+        valid: Addresses | Mapping[str, Addresses] | None,
+        *,
+        stage: Stage,
+        head: Mapping[str, Any],
+        tokens: float | None,
+        settings: Settings,
+    ) -> ListedText:
+        """`listed` for a training.
+
+        Args:
+            valid: Held-out text.
+            stage: Its phases.
+            head: The settings of the model's head.
+            tokens: Number of tokens to train on.
+            settings: Of the training.
+
+        Raises:
+            UserError: As `listed`; or the training has no known end, or an objective that needs all documents.
+        """
+        if tokens is None and settings.minutes is None:
+            message = "streamed text has no known end, so that epochs cannot be counted."
+            raise UserError(message, where="tokens", remedy="Say how many tokens to train on (--tokens).")
+        if settings.minutes is not None and len(stage.phases) > 1:
+            message = "the phases of this recipe cannot share a time on streamed text."
+            raise UserError(message, where="minutes", remedy="Give a number of tokens (--tokens) instead.")
+        if head.get("next_sentence"):
+            message = "streamed text cannot be used for next sentence prediction: the number of pairs is not known."
+            remedy = "Set next_sentence = false in a copy of the recipe, or train without --streaming."
+            raise UserError(message, where="next_sentence", remedy=remedy)
+        return self.listed(valid, tokens=tokens if settings.minutes is None else None, seed=settings.seed)
+
+    def listed(
+        self, valid: Addresses | Mapping[str, Addresses] | None, *, tokens: float | None, seed: int
+    ) -> ListedText:
         """The files of the sources, and their held-out text.
 
         Args:
@@ -80,8 +119,11 @@ class StreamedText:
             seed: Seed of the order of files.
 
         Raises:
-            UserError: A source has no text, cannot be reached, or lacks the column.
+            UserError: A source has no text, cannot be reached, or lacks the column; or `valid` is by language.
         """
+        if isinstance(valid, Mapping):
+            message = "held-out text is by language, and streamed text is not."
+            raise UserError(message, where="valid", remedy="Name files of held-out text.")
         named = self.sources if isinstance(self.sources, Mapping) else {"text": self.sources}
         weights = validated_weights(list(named), self.weights)
         found = {name: _files(addresses) for name, addresses in named.items()}
@@ -154,9 +196,35 @@ class ListedText:
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         """The training text block by block, and the held-out text as token shards in `folder`."""
-        held = read_once(self.held) if isinstance(self.held, Source) else self.held
-        valid = build_corpus(held, tokenizer, folder / part("valid"), source_description="valid", progress=show)
-        return Corpora(BlockCorpus(replace(self.reading, tokenizer=tokenizer.to_json())), valid)
+        train = BlockCorpus(replace(self.reading, tokenizer=tokenizer.to_json()))
+        return Corpora(train, self._build("valid", self._held_out(), tokenizer, folder, show=show))
+
+    def write(self, tokenizer: Tokenizer, folder: Path, *, show: bool) -> None:
+        """Write one pass over a single source, and the held-out text, as token shards in `folder`.
+
+        Raises:
+            UserError: There are several sources, whose shares one pass over each does not have.
+        """
+        if len(self.reading.sources) > 1:
+            message = "a mixture by weight has no end that could be written."
+            raise UserError(message, where="sources", remedy="Tokenize one source, or train with --streaming.")
+        texts = read_pass(self.reading.sources[0], self.reading.seed)
+        self._build("train", texts, tokenizer, folder, show=show)
+        self._build("valid", self._held_out(), tokenizer, folder, show=show)
+
+    def _held_out(self) -> Iterator[str]:
+        return read_once(self.held) if isinstance(self.held, Source) else iter(self.held)
+
+    def _build(self, name: str, texts: Iterator[str], tokenizer: Tokenizer, folder: Path, *, show: bool) -> Corpus:
+        about: dict[str, Any] = {"source_description": name, "processes": self.reading.processes}
+        return build_corpus(texts, tokenizer, folder / part(name), progress=show, **about)
+
+
+def amount_of(train: CountedTokens) -> dict[str, Any]:
+    """Entries of run.json on the amount of training text."""
+    if isinstance(train, BlockCorpus):
+        return {"streamed": train.facts(), "block_tokens": train.num_tokens}
+    return {"tokens": train.num_tokens, "words": train.num_words}
 
 
 def _files(addresses: Addresses) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from textgraft.models import model_folder
 from textgraft.tasks.language_modeling.pretrain import load_pretrain_recipe
 from textgraft.tasks.language_modeling.pretraining_text import (
     Paths,
+    PretrainingText,
     load_or_train_tokenizer,
     pretraining_text,
     tokenizer_file,
 )
+from textgraft.tasks.language_modeling.streamed_text import ListedText, StreamedText
 from textgraft.tasks.language_modeling.token_shards import TokenFolder
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import work_folder
@@ -29,7 +32,7 @@ WORK_FILES = ("plan.json", "characters.json")
 
 @exclusive
 def tokenize(
-    sources: Paths | Mapping[str, Paths],
+    sources: Paths | Mapping[str, Paths] | StreamedText,
     out: Path | str,
     *,
     recipe: str = "en-ulmfit",
@@ -45,12 +48,13 @@ def tokenize(
     checksums. After a kill the same call resumes after the last shard.
 
     Args:
-        sources: As in `pretrain`.
+        sources: As in `pretrain`; a StreamedText of one source is read once, and not copied to disk.
         out: The new folder.
         recipe: Its tokenizer, `tokenizer_every` and `smoothing` are used.
         valid: As in `pretrain`.
         tokenizer: A tokenizer.json, or a folder with one, in place of a new tokenizer.
-        processes: Number of processes that tokenize; 0: this one, with the threads of the tokenizer's library.
+        processes: Number of processes that tokenize; 0: this one, with the threads of the tokenizer's library, or as
+            the StreamedText says.
         show: Show progress on stderr.
 
     Returns:
@@ -63,7 +67,7 @@ def tokenize(
     model_folder.validate_new_path(out, overwrite=None)
     validate_processes(processes)
     plan = load_pretrain_recipe(recipe)
-    text = pretraining_text(sources, valid, plan.smoothing, processes)
+    text = _text(sources, valid, plan.smoothing, processes)
     if isinstance(text, TokenFolder):
         raise UserError(
             "this is a folder of tokens already.", where=str(text.folder), remedy="Pass it to textgraft pretrain."
@@ -72,9 +76,10 @@ def tokenize(
     settings = {"every": plan.tokenizer_every, **plan.tokenizer} if fingerprint is None else {"given": fingerprint}
     folder = work_folder(out, {"stage": "tokenize", **text.identity(), "tokenizer": settings})
     new_tokenizer = load_or_train_tokenizer(text, tokenizer, plan.tokenizer_every, plan.tokenizer, folder)
-    text.corpora(
-        new_tokenizer, folder, seed=0, show=show
-    )  # not kept: some systems cannot rename a mapped file's folder
+    if isinstance(text, ListedText):
+        text.write(new_tokenizer, folder, show=show)
+    else:  # the corpora are not kept: some systems cannot rename a mapped file's folder
+        text.corpora(new_tokenizer, folder, seed=0, show=show)
     TokenFolder.write(folder, new_tokenizer, text.names(), text.languages)
     try:
         folder.rename(out)
@@ -84,6 +89,18 @@ def tokenize(
         with suppress(OSError):
             (out / name).unlink()
     return out
+
+
+def _text(
+    sources: Paths | Mapping[str, Paths] | StreamedText,
+    valid: Paths | Mapping[str, Paths] | None,
+    smoothing: float,
+    processes: int,
+) -> PretrainingText:
+    if not isinstance(sources, StreamedText):
+        return pretraining_text(sources, valid, smoothing, processes)
+    reading = replace(sources, processes=processes or sources.processes)
+    return reading.listed(valid, tokens=None, seed=0)
 
 
 def token_counts(folder: Path | str) -> dict[str, Any]:
