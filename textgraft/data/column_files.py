@@ -20,7 +20,8 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
     with (
         plain_file(path) as plain,
-        duckdb.connect(config={"autoinstall_known_extensions": False}) as connection,
+        # Several threads decode row groups ahead, and hold twice the memory by the end of a large file.
+        duckdb.connect(config={"autoinstall_known_extensions": False, "threads": 1}) as connection,
         as_user_errors(path, "not a Parquet file"),
     ):
         result = connection.execute("SELECT * FROM read_parquet(?)", [str(plain)])
