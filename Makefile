@@ -5,7 +5,7 @@ STAMP := .venv/.ready
 # Threads that wait asleep leave the cores to others; see research/lab-notes.md.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: setup minilm demo test test-slow test-all lint bench docs clean
+.PHONY: setup minilm demo test test-slow test-ray test-all lint bench docs clean
 
 setup: $(STAMP)
 
@@ -39,7 +39,12 @@ test: minilm
 test-slow: minilm
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
-test-all: test test-slow
+# The tests on a cluster of Ray, one after the other: each starts processes of its own.
+test-ray: $(STAMP)
+	@$(BIN)/python -c "import ray.data" 2>/dev/null || $(BIN)/pip install -q -c constraints.txt -e '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines
+
+test-all: test test-slow test-ray
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ import torch
 
 from textgraft.core.errors import UserError
 from textgraft.core.processes import ALONE, Lost, Processes, alone, current, is_lost, packed, told, unpacked
+from textgraft.data.streams.blocks import in_use
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
@@ -151,7 +152,8 @@ def follow(processes: Processes) -> None:
             continue
         assert run is not None
         try:
-            _follow(run, saved, processes)
+            with in_use(getattr(run.stream, "corpus", None)):
+                _follow(run, saved, processes)
             continue
         except UserError:  # process 0 has the same error, and reports it
             pass

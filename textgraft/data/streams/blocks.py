@@ -237,8 +237,8 @@ def by_blocks(stream: Stream, corpus: TokenSource) -> Stream:
 
 
 @contextmanager
-def in_use(corpus: TokenSource) -> Iterator[None]:
-    """Context that closes a BlockCorpus at its end."""
+def in_use(corpus: TokenSource | None) -> Iterator[None]:
+    """Context that closes a BlockCorpus at its end; without effect for any other corpus."""
     try:
         yield
     finally:
