@@ -70,6 +70,7 @@ def test_frequent_words_are_dropped_and_noise_follows_the_three_quarters_power()
     np.testing.assert_allclose(drawn, counts**0.75 / (counts**0.75).sum(), atol=0.01)
 
 
+@pytest.mark.slow
 def test_loss_and_neighbours_are_near_those_of_gensim_on_the_same_pairs() -> None:
     """gensim is given each pair as a sentence of two words: with window 1 it has the same pairs, each both ways."""
     models = pytest.importorskip("gensim.models")
@@ -101,6 +102,7 @@ def test_loss_and_neighbours_are_near_those_of_gensim_on_the_same_pairs() -> Non
         assert np.mean(near) > 0.9
 
 
+@pytest.mark.slow
 def test_it_prints_every_step_and_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -154,6 +154,7 @@ def test_a_nested_call_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.shares(12) == {"outside": 0.25, "inside": 0.25, "other": 0.5}
 
 
+@pytest.mark.slow
 def test_flop_per_token_is_what_a_training_step_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
     from timing import flop_per_token
 

@@ -80,6 +80,7 @@ def test_every_row_has_one_row_in_order_whatever_the_files_are(
     assert names[6] == "00002-sub_a.csv-00000.jsonl"
 
 
+@pytest.mark.slow
 def test_parquet_keeps_the_types_of_parquet_and_gives_results_their_own(
     models: dict[str, Path], texts: Path, tmp_path: Path
 ) -> None:
@@ -191,6 +192,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         yield seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 5, 13, 14])
 def test_a_killed_run_goes_on_with_what_is_missing(
     models: dict[str, Path], texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int

@@ -29,6 +29,7 @@ def test_the_command_says_what_to_name(arguments: list[str], message: str, run: 
     assert message in " ".join(result.err.split())
 
 
+@pytest.mark.slow
 def test_the_command_adapts_to_two_files(run: Program, tmp_path: Path) -> None:
     corpus = pairs(60)
     for name, texts in (("en.txt", corpus.source), ("de.txt", corpus.target)):

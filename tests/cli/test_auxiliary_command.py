@@ -63,6 +63,7 @@ def test_a_classifier_by_gpts_recipe(desk: Path, tmp_path: Path) -> None:
     assert run["history"][-1]["train_loss"] > 2  # half of log(300) and the classifier's, where alone it is log(2)
 
 
+@pytest.mark.slow
 def test_choices_by_gpts_recipe(desk: Path, tmp_path: Path, run: Program) -> None:
     options = ["--kind", "choice", "--recipe", "gpt", "--model", desk / "gpt", "--folds", "2", "--json", "--quiet"]
     done = run("finetune", desk / "choice.jsonl", *options, "--out", tmp_path / "out")

@@ -56,6 +56,7 @@ def test_each_command_writes_a_folder(models: dict[str, Path], texts: Path, tmp_
     assert (one.code, len(rows_of(tmp_path / "one"))) == (0, ROWS)
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_whole_files_and_is_resumed(
     models: dict[str, Path], texts: Path, tmp_path: Path, run: Program
 ) -> None:
@@ -87,9 +88,9 @@ def test_mistakes(models: dict[str, Path], texts: Path, tmp_path: Path, run: Pro
     run(*predict, files[0], "--out", tmp_path / "a.jsonl", "--format", "csv").mistake("--format", "folders of results")
     run(*predict, "-", "--out", tmp_path / "out").mistake("stdin is no file")
     run(*predict, texts, "--out", tmp_path / "out", "--engine", "spark").mistake("engine 'spark'", "local, ray")
-    run(*predict, texts, "--out", tmp_path / "out", "--address", "auto").mistake("--address", "this process alone")
-    run(*predict, texts, "--out", tmp_path / "out", "--format", "xml").mistake("--format", "'xml'", "parquet")
-    run(*predict, texts, "--out", tmp_path / "out", "--keep", "txt").mistake("--keep", "no column 'txt'", "'text'?")
+    run(*predict, texts, "--out", tmp_path / "out", "--address", "auto").mistake("address", "this process alone")
+    run(*predict, texts, "--out", tmp_path / "out", "--format", "xml").mistake("format", "'xml'", "parquet")
+    run(*predict, texts, "--out", tmp_path / "out", "--keep", "txt").mistake("keep", "no column 'txt'", "'text'?")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,5 +99,5 @@ def test_an_engine_that_is_not_installed(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     failed = run("predict", models["single"], texts, "--out", tmp_path / "out", "--engine", "ray")
-    failed.mistake("--engine", "package ray", "textgraft[ray]")
+    failed.mistake("engine", "package ray", "textgraft[ray]")
     assert list(tmp_path.iterdir()) == []

@@ -14,6 +14,8 @@ from small_comparisons import write_family, write_vectors
 from textgraft.comparison.methods import METHODS
 from textgraft.models import model_folder
 
+pytestmark = pytest.mark.slow
+
 SECTIONS = ["results", "efficiency", "tests", "data", "run"]
 
 

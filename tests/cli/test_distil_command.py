@@ -52,6 +52,7 @@ def test_a_classifier_teaches_a_smaller_one(desk: Desk, tmp_path: Path) -> None:
     assert answered.code == 0, answered.err
 
 
+@pytest.mark.slow
 def test_a_language_model_teaches_half_of_itself(run: Program, desk: Desk, tmp_path: Path) -> None:
     out = tmp_path / "small"
     done = run("distil", desk.lm, desk / "pool.txt", "--recipe", recipe(tmp_path), "--out", out, "-q")

@@ -77,6 +77,7 @@ def test_a_tagger_and_its_graph_say_the_same(run: Program, folder: Path, tmp_pat
     run("qa", "answer", graph, folder / "test.json").mistake("does not answer questions")
 
 
+@pytest.mark.slow
 def test_a_reader_and_its_graph_say_the_same(run: Program, folder: Path, tmp_path: Path) -> None:
     common = ("--model", folder / "qa" / "bert", "--recipe", folder / "quick-8.toml", "--max-tokens", "24", "--quiet")
     reader, graph, test = tmp_path / "reader", tmp_path / "graph", folder / "test.json"

@@ -54,6 +54,7 @@ def numbers(results: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in results.items() if key not in ("out", "report", "minutes")}
 
 
+@pytest.mark.slow
 def test_json_is_what_the_folder_holds(whole: dict[str, Any]) -> None:
     out = Path(whole["out"])
     assert sorted(path.name for path in out.iterdir()) == ["report.html", "results.json"]
@@ -82,6 +83,7 @@ def test_the_report_is_one_file_that_shows_both_plots_and_fetches_nothing(whole:
     assert "with one seed there is no spread" in page
 
 
+@pytest.mark.slow
 def test_the_tables_on_stdout_say_the_same(whole: dict[str, Any], desk: Desk, tmp_path: Path) -> None:
     shown = call(*asked(desk, tmp_path / "out", "--test", desk / "test.csv", "--quiet"))
     assert (shown.code, shown.err) == (0, "")
@@ -127,6 +129,7 @@ def test_killed_it_goes_on_and_ends_with_the_same_numbers(whole: dict[str, Any],
     assert not (tmp_path / "transfer.run").exists()
 
 
+@pytest.mark.slow
 def test_without_a_test_set_it_says_what_is_held_out(desk: Desk, tmp_path: Path, run: Program) -> None:
     odd = tmp_path / "<b>&.csv"
     shutil.copy(desk / "train.csv", odd)
@@ -142,6 +145,7 @@ def test_without_a_test_set_it_says_what_is_held_out(desk: Desk, tmp_path: Path,
     assert "<b>" not in page
 
 
+@pytest.mark.slow
 def test_measure_every_gives_the_curves_more_points(desk: Desk, tmp_path: Path, run: Program) -> None:
     more = ["--test", desk / "test.csv", "--measure-every", "1", "--json", "--quiet", "--layers", "0"]
     epochs = [point["epoch"] for point in run(*asked(desk, tmp_path / "out", *more)).json()["curves"]["pretrained"]]
@@ -182,6 +186,7 @@ def test_an_existing_folder_is_left_alone(desk: Desk, tmp_path: Path, run: Progr
         run(*asked(desk, tmp_path / "out")).mistake("this path exists already", "Name another path")
 
 
+@pytest.mark.slow
 def test_a_label_that_training_never_saw_is_named(desk: Desk, tmp_path: Path, run: Program) -> None:
     test = tmp_path / "test.csv"
     test.write_text("text,label\nThe film was great.,pos\nThe film was odd.,mixed\n")

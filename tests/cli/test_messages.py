@@ -14,7 +14,7 @@ from textgraft.cli.console import as_options
 
 PACKAGE = Path(textgraft.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
-COMMAND = re.compile(r"(?:textgraft|pip) [a-z][^.`]*")
+COMMAND = re.compile(r"(?:textgraft|pip|torchrun|ray) [a-z-][^.`]*")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,7 @@ def messages() -> Iterator[tuple[str, str]]:
                 yield path.relative_to(PACKAGE).as_posix(), ast.unparse(node)
 
 
+@pytest.mark.slow
 def test_no_message_of_the_package_names_an_option_but_within_a_command() -> None:
     found = list(messages())
     assert len(found) > 500  # the search finds messages at all

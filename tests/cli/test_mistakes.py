@@ -299,6 +299,7 @@ def test_a_full_disk_loses_nothing(
         run("schedule", "ulmfit", "--plot", tmp_path / "s.svg").mistake("s.svg", remedy)
 
 
+@pytest.mark.slow
 def test_a_disk_full_at_the_end_of_training_keeps_the_work(
     desk: Desk, tmp_path: Path, run: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_embed(name: str, folders: dict[str, Path], data: Path, tmp_path: Path, 
         assert np.isfinite(vectors).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_finetune_predict_export_and_back(
     name: str, folders: dict[str, Path], data: Path, tmp_path: Path, run: Program

@@ -107,6 +107,7 @@ def finetuned(run: Program, desk: Path, model: Path, data: str, out: Path, *more
     return result.json()
 
 
+@pytest.mark.slow
 def test_pairs_end_to_end(run: Program, desk: Path, family: tuple[str, Path], tmp_path: Path) -> None:
     name, model = family
     results = finetuned(run, desk, model, "", tmp_path / "out")
@@ -131,6 +132,7 @@ def test_pairs_end_to_end(run: Program, desk: Path, family: tuple[str, Path], tm
         assert (loaded.outputs([Pair("a cat", "a dog")]) != before).any()
 
 
+@pytest.mark.slow
 def test_similarity_end_to_end(run: Program, desk: Path, family: tuple[str, Path], tmp_path: Path) -> None:
     """Read in both orders, a pair has one answer whichever comes first; read in one order, two."""
     swapped = [Pair("A cat is here.", "There is a dog."), Pair("There is a dog.", "A cat is here.")]
@@ -145,6 +147,7 @@ def test_similarity_end_to_end(run: Program, desk: Path, family: tuple[str, Path
         assert (abs(first - second) < 1e-5) == same
 
 
+@pytest.mark.slow
 def test_choices_end_to_end(run: Program, desk: Path, family: tuple[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     results = finetuned(run, desk, family[1], "-choice", out, "--kind", "choice")
@@ -165,6 +168,7 @@ def test_choices_end_to_end(run: Program, desk: Path, family: tuple[str, Path], 
     assert loading.load_network(out).outputs([Choice("A cat.", ["a", "b", "c", "d", "e"])]).shape == (1, 5)
 
 
+@pytest.mark.slow
 def test_choices_by_folds(run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:
     """Without a test set; folds may hold fewer options than others."""
     common = ("--model", tiny_lm, "--recipe", desk / "quick.toml", "--folds", "3", "--quiet", "--json")
@@ -184,6 +188,7 @@ def test_pairs_without_a_recipe_become_a_blend(run: Program, desk: Path, tiny_lm
     assert scores["metrics"]["accuracy"] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_compare_takes_pairs_and_refuses_choices(run: Program, desk: Path, tiny_lm: Path, tmp_path: Path) -> None:
     common = (
         "--methods",
@@ -276,6 +281,7 @@ def classifier(desk: Path, tiny_lm: Path, tmp_path_factory: pytest.TempPathFacto
     return out
 
 
+@pytest.mark.slow
 def test_named_columns_and_stdin_and_options_say_the_same(classifier: Path, desk: Path, run: Program) -> None:
     rows = [json.loads(line) for line in (desk / "test.jsonl").read_text().splitlines()][:3]
     columns = ("--text-column", "hypothesis", "--text2-column", "premise")

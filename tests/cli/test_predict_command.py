@@ -57,7 +57,7 @@ def test_columns_to_keep_are_named_or_none(desk: Desk, tmp_path: Path, run: Prog
     assert rows("--keep", "a b")[0] == {"review_id": "r1", "a b": "1"}
     assert list(rows("--id", "a b", "--keep", "none")[0]) == ["a b"]
     assert list(rows()[0]) == ["review_id", "review", "input_label", "a b"]
-    run("predict", desk.classifier, source, "--keep", "reviw").mistake("--keep", "no column 'reviw'", "'review'?")
+    run("predict", desk.classifier, source, "--keep", "reviw").mistake("keep", "no column 'reviw'", "'review'?")
     run("predict", desk.classifier, source, "--id", "uid").mistake("no column 'uid' for the id")
     plain = write(tmp_path / "b.csv", "review,score\ngreat,1\n")
     (row,) = run("predict", desk.classifier, plain, "--json").json()["predictions"]

@@ -57,6 +57,7 @@ def test_a_data_set_without_the_library_or_off_this_machine(desk: Desk, tmp_path
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_model_says_by_which_recipe_it_is_trained_further(desk: Desk, tmp_path: Path, run: Program) -> None:
     recipe, text = tmp_path / "own.toml", (desk / "backward.toml").read_text()
     recipe.write_text(text.replace("validate_every", 'recommended_recipe = "frozzen"\nvalidate_every'))

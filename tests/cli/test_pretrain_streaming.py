@@ -10,6 +10,7 @@ from programs import Desk, Program, unchanged
 from textgraft.models.loading import load_network
 
 
+@pytest.mark.slow
 def test_a_mixture_of_sources(desk: Desk, tmp_path: Path, run: Program) -> None:
     (tmp_path / "more.jsonl").write_text("".join(f'{{"body": "A film of {i} hours."}}\n' for i in range(40)))
     command = ["pretrain", "--streaming", "--source", f"pool={desk / 'pool.txt'}", "--weight", "pool=0.75"]

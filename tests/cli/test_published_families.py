@@ -129,6 +129,7 @@ def values(probabilities: Any) -> np.ndarray:
     return np.array([list(p.values()) if isinstance(p, dict) else list(p) for p in probabilities])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CLASSES)
 def test_taggers_and_qa_models_export_and_convert(kind: str, folder: Path, run: Program, tmp_path: Path) -> None:
     common = ("--model", f"hf:{folder / kind}", "--recipe", folder / "quick-3.toml", "--max-tokens", "64", "--quiet")

@@ -19,6 +19,7 @@ from textgraft.models.sentence_embedding import SentenceEmbedding
 FROM_FILE = "because recipes/defaults.toml names it for"
 
 
+@pytest.mark.slow
 def test_the_list_shows_the_default_of_each_bundled_model(run: Program) -> None:
     lines = run("recipes").out.splitlines()
     assert f"en-gpt-small -> transformer-small, {FROM_FILE} this model" in lines
@@ -56,6 +57,7 @@ def test_a_model_that_compares_texts_has_two(run: Program, tmp_path: Path) -> No
     assert other.endswith(f"-> transformer for other tasks, {FROM_FILE} the architecture bert")
 
 
+@pytest.mark.slow
 def test_an_edit_shows(run: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(defaults_path(), tmp_path)
     path = tmp_path / "defaults.toml"
@@ -66,6 +68,7 @@ def test_an_edit_shows(run: Program, tmp_path: Path, monkeypatch: pytest.MonkeyP
     run("recipes", "en-gpt-small").mistake(str(path), "this is not a TOML file")
 
 
+@pytest.mark.slow
 def test_what_is_no_network_is_refused(run: Program) -> None:
     run("recipes", "en-vectors").mistake("en-vectors", "word vectors")
     run("recipes", "nobody").mistake("no model and no recipe 'nobody'")
@@ -73,6 +76,7 @@ def test_what_is_no_network_is_refused(run: Program) -> None:
     run("recipes", "en-gtp-small").mistake("Did you mean 'en-gpt-small'?")
 
 
+@pytest.mark.slow
 def test_a_recipe_is_shown_with_what_uses_it(run: Program) -> None:
     about, source, users = run("recipes", "ulmfit").out.splitlines()
     assert about.startswith("ulmfit (for adapt, finetune): ")

@@ -6,11 +6,13 @@ import html
 import re
 from pathlib import Path
 
+import pytest
 from programs import Desk, Program
 
 SECTIONS = ("results", "mistakes", "confusion", "classes", "calibration", "curves", "schedule", "data", "run")
 
 
+@pytest.mark.slow
 def test_the_report_tells_all_that_there_is_to_tell(desk: Desk, tmp_path: Path, run: Program) -> None:
     out = tmp_path / "clf"
     head, *rows = (desk / "test.csv").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -40,6 +42,7 @@ def test_the_report_tells_all_that_there_is_to_tell(desk: Desk, tmp_path: Path, 
     assert not re.search(r"(?:src|href)=\"(?!#)", page)  # nothing is fetched
 
 
+@pytest.mark.slow
 def test_the_report_of_folds_says_so(desk: Desk, tmp_path: Path, run: Program) -> None:
     quick = ["--model", desk.lm, "--recipe", desk / "quick.toml", "--folds", "2", "--no-baselines", "--quiet"]
     done = run("finetune", desk / "train.csv", "--out", tmp_path / "clf", *quick)

@@ -30,6 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_tagger_like_any_other(made: Path, run: Program) -> None:
     record = json.loads((made / "t" / "run.json").read_text())
     assert (record["crf"], record["scheme"], len(record["stack"])) == (True, "BIOES", 2)
@@ -39,6 +40,7 @@ def test_the_folder_is_a_tagger_like_any_other(made: Path, run: Program) -> None
     assert json.loads(done.out)["entities"][0]["text"] == "river"
 
 
+@pytest.mark.slow
 def test_a_pooled_source(made: Path, tmp_path: Path, run: Program) -> None:
     more = [
         "--stack",

@@ -41,6 +41,7 @@ def test_emoji_combining_marks_and_right_to_left_text(desk: Desk, tmp_path: Path
     assert labels[1] in run("evaluate", out, train).out
 
 
+@pytest.mark.slow
 def test_nul_bytes_are_text_that_is_warned_of(desk: Desk, tmp_path: Path, run: Program) -> None:
     train = tmp_path / "train.csv"
     train.write_bytes((desk / "train.csv").read_bytes() + b"good\x00film,pos\r\n")
@@ -53,6 +54,7 @@ def test_nul_bytes_are_text_that_is_warned_of(desk: Desk, tmp_path: Path, run: P
     assert run("predict", tmp_path / "clf", train).out.count("\n") == 25
 
 
+@pytest.mark.slow
 def test_ids_given_twice_are_an_error_to_check_and_told_by_finetune(desk: Desk, tmp_path: Path, run: Program) -> None:
     rows = [(str(i // 2), text, label) for i, (text, label) in enumerate(zip(*reviews(12, 8)))]
     train = write_csv(tmp_path / "train.csv", rows, ("id", "text", "label"))
@@ -75,6 +77,7 @@ def test_a_line_of_ten_megabytes(desk: Desk, tmp_path: Path, run: Program) -> No
     assert [row["line"] for row in rows] == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_five_thousand_classes(desk: Desk, tmp_path: Path, run: Program) -> None:
     rows = [(f"item {i}", f"class {i}") for i in range(5000)]
     train, test = write_csv(tmp_path / "train.csv", rows), write_csv(tmp_path / "test.csv", rows[:50])

@@ -197,6 +197,7 @@ def test_what_a_killed_comparison_has_found_is_taken_by_a_smaller_one(
     assert settled(grown) == settled(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("asked_for", "nth"), [("has", 0), ("read", 0), ("read", 1)])
 def test_a_comparison_that_ends_while_another_reads_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: str, nth: int
@@ -345,6 +346,7 @@ def test_what_is_done_once_is_counted_in_every_row_and_what_was_interrupted_in_f
     assert [row["model_mb"] for row in rows] == [3.0] * 2
 
 
+@pytest.mark.slow
 def test_numbers_are_compared_in_the_users_unit(tmp_path: Path) -> None:
     texts, names = reviews(60, 1)
     values = [100.0 * (name == "pos") + i % 5 for i, name in enumerate(names)]

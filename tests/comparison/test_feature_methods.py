@@ -173,6 +173,7 @@ def settled(results: Any) -> Any:
     return [settled(v) for v in results] if isinstance(results, list) else results
 
 
+@pytest.mark.slow
 def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +200,7 @@ def test_a_comparison_of_features_cut_short_ends_with_the_same_numbers(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cut", "whole"]
 
 
+@pytest.mark.slow
 def test_two_models_fine_tuned_are_averaged(models: dict[str, str], tmp_path: Path, tiny_lm: Path) -> None:
     options = quick_options(tmp_path, tiny_lm)
     train, texts = examples(20), examples(8, 2).texts

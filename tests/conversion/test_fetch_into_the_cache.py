@@ -228,6 +228,7 @@ def test_no_library_no_network_and_offline(hub: FakeHub, monkeypatch: pytest.Mon
     assert not hub_cache.cache_folder().exists()
 
 
+@pytest.mark.slow
 def test_a_system_without_links_has_copies(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError("no links here")

@@ -62,6 +62,7 @@ def test_the_library_and_we_see_the_same_text(bert: Path) -> None:
     assert source.run["parameters"] == sum(p.numel() for p in source.model.parameters())
 
 
+@pytest.mark.slow
 def test_adapt_then_finetune_then_predict(bert: Path, tmp_path: Path) -> None:
     pool, (texts, labels) = reviews(120, 3)[0], reviews(60, 1)
     adapted = textgraft.adapt(pool, tmp_path / "adapted", model=f"hf:{bert}", context=QUIET)

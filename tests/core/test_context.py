@@ -13,10 +13,11 @@ from textgraft.training.settings import Settings, prepared
 
 def test_the_context_prevails_and_takes_the_rest_from_the_settings() -> None:
     settings = Settings(seed=3, precision="fp32", minutes=2.0)
-    assert prepared(None, settings) == (RunContext(seed=3, device="auto", precision="fp32"), settings)
+    spread = {"sharding": "none", "activation_checkpointing": False}
+    assert prepared(None, settings) == (RunContext(seed=3, device="auto", precision="fp32", **spread), settings)
     context, changed = prepared(RunContext(seed=5, device="cpu", show=False), settings)
     assert changed == Settings(seed=5, precision="fp32", minutes=2.0, device="cpu")
-    assert context == RunContext(seed=5, device="cpu", precision="fp32", show=False)
+    assert context == RunContext(seed=5, device="cpu", precision="fp32", show=False, **spread)
     assert prepared(context, changed) == (context, changed)
 
 

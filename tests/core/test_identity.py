@@ -29,7 +29,7 @@ OPTIONS = [
     *(load_distil_recipe("default"), load_pretrain_recipe("en-ulmfit"), load_translation_recipe("multi30k")),
 ]
 WITHOUT_EFFECT = {
-    Settings: {"save_seconds", "device"},
+    Settings: {"save_seconds", "device", "sharding", "activation_checkpointing"},
     FinetuneOptions: {"adapt"},  # has a key of its own in the plan, where there are unlabelled texts
     TagOptions: {"network"},  # has a key of its own in the plan, over a stack
     CoVeOptions: {"bleu"},

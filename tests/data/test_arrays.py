@@ -45,6 +45,7 @@ def test_nothing_is_left_of_a_stream_that_breaks(tmp_path: Path, suffix: str) ->
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [(f"v{suffix}", b"before")]
 
 
+@pytest.mark.slow
 def test_a_stream_is_embedded_as_it_comes(tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "STREAM_TEXTS", 4)
     taken = 0

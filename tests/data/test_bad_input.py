@@ -117,6 +117,7 @@ def test_json_that_does_not_parse_names_its_line(tmp_path: Path, content: str, p
     refuse(write(tmp_path / "a.json", content), part)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.txt"])
 def test_a_line_of_ten_megabytes(tmp_path: Path, name: str) -> None:
     long = "word " * 2_000_000
@@ -151,6 +152,7 @@ def test_damaged_utf8_is_not_taken_for_another_encoding(tmp_path: Path) -> None:
     refuse(path, "line 4", "byte 0xe9")
 
 
+@pytest.mark.slow
 def test_an_error_past_the_sniffed_start_of_a_stream_is_found(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"plain words\n" * 400_000 + b"caf\xe9\n")
     with pytest.raises(UserError, match="line 400001: byte 0xe9 at offset 4800003"):

@@ -79,6 +79,7 @@ def test_classes_that_only_look_alike_are_left_alone(names: list[str]) -> None:
     assert check(read(([f"text {i}" for i in range(10)], names * 5), kind="single")) == []
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_texts_of_five_thousand_classes_take_seconds() -> None:
     texts = [f"a short text number {i}" for i in range(100_000)]
     examples = read((texts, [f"class {i % 5000}" for i in range(100_000)]))

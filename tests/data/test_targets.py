@@ -72,6 +72,7 @@ def test_dictionaries_have_every_kind_but_those_left_out(place: str, left_out: s
     assert set(getattr(import_module(f"textgraft.{module}"), name)) == KINDS - left_out
 
 
+@pytest.mark.slow
 def test_kinds_are_compared_by_name_in_few_modules() -> None:
     found = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts)

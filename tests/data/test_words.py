@@ -195,6 +195,7 @@ def test_plain_text_is_split(text: str, expected: list[str]) -> None:
     assert [text[a:b] for a, b in split_words(text)] == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.text(max_size=40))
 def test_all_but_spaces_is_in_one_word(text: str) -> None:

@@ -122,6 +122,7 @@ def lm_options(folder: Path, hidden: float = 1.0, **others: Any) -> DistilOption
     return DistilOptions(**{"recipe": str(path), "settings": FP32} | others)
 
 
+@pytest.mark.slow
 def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     test = labelled(60, 2)
     done = distil(teacher, POOL, tmp_path / "out", student=tiny_lm, test=test, options=options(tmp_path), context=QUIET)
@@ -153,6 +154,7 @@ def test_a_student_follows_a_linear_teacher(teacher: Path, tiny_lm: Path, tmp_pa
     assert done.record["distillation"] == {"temperature": 2.0, "alpha": None, "finetune": False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multi", "numeric"])
 def test_several_labels_and_numbers_are_followed_too(kind: Any, tiny_lm: Path, tmp_path: Path) -> None:
     source = artifact.save(linear(kind), tmp_path / "teacher")
@@ -182,6 +184,7 @@ def test_several_labels_and_numbers_are_followed_too(kind: Any, tiny_lm: Path, t
     assert "held-out texts" in done.record["verdict"]
 
 
+@pytest.mark.slow
 def test_an_ensemble_teaches_a_bert_on_pairs_of_words(bert_lm: Path, tmp_path: Path) -> None:
     """What the members answer together is learned, weights and all."""
     one = linear()
@@ -192,6 +195,7 @@ def test_an_ensemble_teaches_a_bert_on_pairs_of_words(bert_lm: Path, tmp_path: P
     assert len(done.record["teacher"]) == 2
 
 
+@pytest.mark.slow
 def test_labels_can_contradict_the_teacher(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     """With alpha 1 and then fine-tuning, the labels of labelled texts are what the student says of them."""
     right = labelled(120, 5)
@@ -204,6 +208,7 @@ def test_labels_can_contradict_the_teacher(teacher: Path, tiny_lm: Path, tmp_pat
     assert {row["phase"] for row in done.record["history"]} == {"all", "finetune, all"}
 
 
+@pytest.mark.slow
 def test_a_teacher_that_answers_at_random_is_followed_too(tiny_lm: Path, tmp_path: Path) -> None:
     """A constant answer of 0.7 is what is learned, not a label: the student says 0.7 as well."""
     texts, _ = reviews(100, 1)
@@ -215,6 +220,7 @@ def test_a_teacher_that_answers_at_random_is_followed_too(tiny_lm: Path, tmp_pat
     assert np.abs(said - wanted).mean() < 0.08
 
 
+@pytest.mark.slow
 def test_pairs_are_taught_as_pairs(bert_lm: Path, tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     pairs = [(str(generator.choice(GOOD + BAD)), str(generator.choice(GOOD))) for _ in range(120)]
@@ -305,6 +311,7 @@ def test_another_question_over_unfinished_work_is_refused(
             distil(teacher, texts, tmp_path / "out", student=tiny_lm, options=other, context=QUIET)
 
 
+@pytest.mark.slow
 def test_a_test_label_that_the_teacher_lacks_is_a_mistake_of_both(teacher: Path, tiny_lm: Path, tmp_path: Path) -> None:
     texts, labels = reviews(8, 5)
     test = Examples([*texts, "so so"], [*labels, "mixed"], kind="single", source="test.csv")
@@ -376,6 +383,7 @@ def test_settings_out_of_range_are_refused(setting: dict[str, Any]) -> None:
         DistilOptions(**setting)
 
 
+@pytest.mark.slow
 def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     done = distil(bert_lm, POOL, tmp_path / "small", options=lm_options(tmp_path), context=QUIET)
@@ -398,6 +406,7 @@ def test_a_bert_of_half_the_layers_opens_as_a_distilbert(bert_lm: Path, tmp_path
     assert torch.allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_awd_lstms_teach_each_other(tiny_lm: Path, tmp_path: Path) -> None:
     """State and all; and what comes of it is a language model like any other, to be adapted."""
     halves = distil(tiny_lm, POOL, tmp_path / "half", options=lm_options(tmp_path), context=QUIET)
@@ -412,6 +421,7 @@ def test_awd_lstms_teach_each_other(tiny_lm: Path, tmp_path: Path) -> None:
     assert loading.load_network(grown).run["base"]["name"] == "half"
 
 
+@pytest.mark.slow
 def test_a_killed_language_model_ends_with_the_same_bits(
     bert_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,6 +445,7 @@ def test_a_killed_language_model_ends_with_the_same_bits(
     assert (tmp_path / "out/model.safetensors").read_bytes() == (whole.folder / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_a_language_model_cannot_teach_is_explained(bert_lm: Path, tiny_lm: Path, tmp_path: Path) -> None:
     out, asked = tmp_path / "out", lm_options(tmp_path)
     for given, name in (

@@ -86,6 +86,7 @@ def test_dropout_is_on_characters_between_layers_and_nowhere_else() -> None:
 words = st.lists(st.text(st.sampled_from("abgAก é"), min_size=1, max_size=9), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.lists(words, min_size=1, max_size=4), st.integers(1, 20), st.sampled_from(DIRECTIONS))
 def test_words_are_read_as_in_the_whole_sentence(sentences: list[list[str]], window: int, direction: Direction) -> None:

@@ -204,6 +204,7 @@ class Counting:
         return np.arange(start, min(stop, self.num_tokens)) % V
 
 
+@pytest.mark.slow
 def test_learns_on_windows_and_carries_no_cache() -> None:
     torch.manual_seed(0)
     encoder = GPT(GPTConfig(V, **{**SHAPE, "max_length": 40, "embedding_dim": 16}))

@@ -37,8 +37,8 @@ def test_items_come_in_order_from_a_worker_that_is_opened_once() -> None:
     ("name", "options", "message"),
     [
         ("rai", {}, "unknown engine 'rai'.*Did you mean 'ray'"),
-        ("local", {"address": "auto"}, "--address: the local engine is this process alone"),
-        ("local", {"workers": 2}, "--workers: the local engine"),
+        ("local", {"address": "auto"}, "address: the local engine is this process alone"),
+        ("local", {"workers": 2}, "workers: the local engine"),
     ],
 )
 def test_mistakes(name: str, options: dict, message: str) -> None:

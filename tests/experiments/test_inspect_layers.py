@@ -135,6 +135,7 @@ def test_data_of_two_kinds_and_impossible_readouts_are_refused(desk: Path, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_layers", [0, 2])
 def test_a_network_learns_from_vectors_that_are_computed_once(
     desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_layers: int

@@ -85,6 +85,7 @@ def test_the_baseline_of_orthogonal_words_is_how_often_the_same_is_drawn(models:
     assert results["layers"][0]["raw"]["anisotropy"]["mean"] == pytest.approx(np.mean(pairs))
 
 
+@pytest.mark.slow
 def test_embeddings_of_an_lstm_do_not_know_their_context_and_layers_do(models: Path, tmp_path: Path) -> None:
     results = inspect_geometry(models / "lstm", TEXTS, tmp_path / "out", options=SMALL, show=False)
     found = [layer["raw"]["self_similarity"]["mean"] for layer in results["layers"]]

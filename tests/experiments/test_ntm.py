@@ -152,6 +152,7 @@ def test_the_cost_of_knowing_nothing_is_one_bit_a_bit() -> None:
     np.testing.assert_allclose(cost, 40, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ntm_training.NETWORKS)
 def test_every_network_learns_short_copies(name: str) -> None:
     """With each of the memories, and by the LSTM, which needs none for two vectors."""

@@ -193,6 +193,7 @@ def test_results_hold_every_arm_at_every_n_and_are_what_is_written(whole: tuple[
             assert cell[rival]["low"] <= cell[rival]["difference"] <= cell[rival]["high"]
 
 
+@pytest.mark.slow
 def test_curves_end_where_the_networks_do(whole: tuple[Path, dict[str, Any]]) -> None:
     results = whole[1]
     tuned = next(cell for cell in results["cells"] if (cell["arm"], cell["n"]) == ("AnB+", 4))
@@ -207,6 +208,7 @@ def test_curves_end_where_the_networks_do(whole: tuple[Path, dict[str, Any]]) ->
         assert found["mean"] == pytest.approx(found["pretrained"] - found["scratch"])
 
 
+@pytest.mark.slow
 def test_fine_tuning_all_of_a_is_what_finetune_does(
     whole: tuple[Path, dict[str, Any]], tiny_lm: Path, recipe: str, tmp_path: Path
 ) -> None:
@@ -254,6 +256,7 @@ def test_killed_anywhere_it_goes_on_and_ends_with_the_same_files(
     assert (out / "report.html").read_bytes() == (whole[0] / "report.html").read_bytes()
 
 
+@pytest.mark.slow
 def test_killed_while_tidying_up_the_result_is_taken_and_a_strangers_folder_is_not(
     whole: tuple[Path, dict[str, Any]], tiny_lm: Path, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,6 +313,7 @@ def test_a_classifier_is_refused_and_so_is_a_recipe_without_phases(
         replace(options, seeds=0)
 
 
+@pytest.mark.slow
 def test_numeric_targets_are_measured_in_their_unit(tiny_lm: Path, recipe: str, tmp_path: Path) -> None:
     texts, labels = reviews(24, 5)
     numeric = Examples(texts, [1000.0 + 500.0 * (label == "pos") for label in labels], kind="numeric")

@@ -86,6 +86,7 @@ def told(**shares: float) -> list[str]:
     return list(results["verdict"])
 
 
+@pytest.mark.slow
 def test_the_verdict_says_what_the_tests_do() -> None:
     nothing = told()
     assert "Fine-tuned against from scratch: no difference (p = 1.000)." in nothing

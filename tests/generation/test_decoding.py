@@ -113,6 +113,7 @@ def test_enough_beams_find_the_likeliest_text(family: str) -> None:
         assert found.log_probability == pytest.approx(scores[best], abs=1e-4)
 
 
+@pytest.mark.slow
 @every_family
 def test_draws_follow_the_model(family: str) -> None:
     """4,000 first tokens at temperature 0.7, of the fewest tokens that reach 0.9, against their probabilities."""

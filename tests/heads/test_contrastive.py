@@ -16,6 +16,7 @@ from textgraft.data.batch import Batch
 from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model, build
 from textgraft.training.contrastive import contrastive_backward
+from textgraft.training.engines import Single
 from textgraft.training.phases import Phase, Stage
 
 V = 30
@@ -71,7 +72,7 @@ def batch() -> Batch:
 def gradients(model: Model, parts: list[Batch]) -> tuple[float, int, dict[str, torch.Tensor]]:
     model.zero_grad()
     torch.manual_seed(3)
-    loss = contrastive_backward(model, parts)
+    loss = contrastive_backward(Single(model), parts)
     return float(loss.total), loss.count, {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 

@@ -117,6 +117,7 @@ def replace_file(folder: Path, name: str, data: bytes) -> None:
     edit_config(folder, lambda config: config["files"].update({name: hashlib.sha256(data).hexdigest()}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_saved_answers_the_same(name: str, fitted: dict[str, LinearArtifact], tmp_path: Path) -> None:
     saved = fitted[name]

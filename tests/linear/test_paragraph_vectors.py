@@ -124,6 +124,7 @@ def test_blocks_hold_each_text_once_and_not_too_many_ngrams(monkeypatch: pytest.
         assert all(len(b) == 1 or (len(b) <= 64 and lengths[b].max() * len(b) <= 5_000) for b in blocks)
 
 
+@pytest.mark.slow
 def test_learning_tells_the_other_half_ever_better() -> None:
     texts, _ = remarks(1_200, 0)
     space = ParagraphFeatures(dimensions=8, epochs=0).fit(texts)
@@ -164,6 +165,7 @@ def test_texts_without_words_are_refused() -> None:
         ParagraphFeatures().fit(["", "  "])
 
 
+@pytest.mark.slow
 def test_what_was_saved_is_the_same_space() -> None:
     texts, _ = remarks(1_100, 2)
     space = ParagraphFeatures(dimensions=6).fit(texts)

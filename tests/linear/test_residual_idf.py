@@ -79,6 +79,7 @@ def test_labels_choose_between_topics_and_judgements() -> None:
     assert right[0] > right[1] + 0.05
 
 
+@pytest.mark.slow
 def test_self_training_looks_at_the_space_that_the_labels_choose() -> None:
     texts, topics, tones = remarks(1_200, 2)
     feature_maps = plain_and_residual_idf(NgramCounts.of(texts))

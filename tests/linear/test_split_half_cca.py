@@ -100,6 +100,7 @@ def test_directions_are_canonical_correlations() -> None:
     assert found[0] > 0
 
 
+@pytest.mark.slow
 def test_what_both_halves_say_stands_out() -> None:
     texts, tones = told(2 * MIN_TEXTS, 0)
     few = LSAFeatures().fit(texts[: MIN_TEXTS - 1])

@@ -105,6 +105,7 @@ def test_what_cannot_be_computed_is_none():
     assert (absent[2].precision, absent[2].recall, absent[2].f1, absent[2].support) == (None, None, None, 0)
 
 
+@pytest.mark.slow
 def test_bootstrap_interval_holds_the_true_accuracy_as_often_as_it_says(rng):
     draws = rng.random((200, 300)) < 0.8
     intervals = [bootstrap_interval(draw, seed=i, resamples=400) for i, draw in enumerate(draws)]
@@ -188,6 +189,7 @@ def test_difference_interval_holds_the_truth_as_often_as_it_says(rng, runs, of_r
     assert 0.93 <= held <= 0.995
 
 
+@pytest.mark.slow
 def test_few_runs_make_a_bootstrap_too_sure_and_the_difference_interval_not(rng):
     drawn = [crossed(rng, 3, 100, 0.3, 0.0) for _ in range(300)]
     resampled = [bootstrap_interval(table, resamples=200) for table in drawn]

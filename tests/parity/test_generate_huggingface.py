@@ -82,6 +82,7 @@ def test_beam_search_with_a_repetition_penalty(pair: tuple[Any, Model]) -> None:
         assert beam_search(ours, [prompt], options, Tokens(frozenset({END})))[0].ids == row
 
 
+@pytest.mark.slow
 def test_greedy_with_a_repetition_penalty(pair: tuple[Any, Model]) -> None:
     """Logits of either sign: with a large penalty every token but the likeliest positive ones comes before a repeat."""
     theirs, ours = pair

@@ -56,6 +56,7 @@ def test_a_point_by_a_named_recipe_stands_only_where_the_usual_one_was_not_run()
         assert [(labels, cell["mean"]) for labels, cell in found["ulmfit"]] == [(100, 0.6), (500, 0.8)]
 
 
+@pytest.mark.slow
 def test_the_picture_in_the_documents_is_of_what_is_kept() -> None:
     import label_curves
     import tables

@@ -69,6 +69,7 @@ def test_it_answers_until_it_is_stopped(models: dict[str, Path], sent: signal.Si
     assert (run.returncode, out, err) == (code, "", ""), "nothing is said of what was asked"
 
 
+@pytest.mark.slow
 def test_a_graph_is_served_without_torch(models: dict[str, Path], tmp_path: Path) -> None:
     graph = export(models["single"], tmp_path / "graph").out
     (expected,) = load(models["single"], precision="fp32").predict([SECRET])

@@ -120,6 +120,7 @@ def test_gpt_ids_are_those_of_transformers(gpt: BytePairTokenizer, gpt_files: tu
         assert_the_same(gpt, cls(*map(str, gpt_files)), NASTY + CORPUS)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
 def test_ids_of_real_lines_are_those_of_transformers(
     gpt2: BytePairTokenizer, gpt: BytePairTokenizer, gpt2_files: tuple[Path, Path], gpt_files: tuple[Path, Path]

@@ -96,6 +96,7 @@ def check_offsets(text: str, encoding: Encoding) -> None:
         assert i in covered or char.isspace() or char == "▁" or "<br" in text or not normalize(char).strip()
 
 
+@pytest.mark.slow
 def test_words_of_thai_and_of_what_stands_between(words: Tokenizer) -> None:
     text = "นายกรัฐมนตรีกำลังทดสอบน้ำในปี2567 โดยNASA"
     encoding = words.encode(text)
@@ -109,6 +110,7 @@ def test_scripts_without_a_dictionary_are_cut_at_clusters(words: Tokenizer) -> N
         assert slices(text, words.encode(text)) == wanted
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(text=STRINGS)
 @example(text="ก\u0e4d\u0e32กำ่ำ")
@@ -282,6 +284,7 @@ def test_settings_that_do_not_fit(settings: dict, said: str) -> None:
         Tokenizer.train(TEXTS, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data is not here")
 def test_real_news(words: Tokenizer) -> None:
     with lzma.open(DATA, "rt", encoding="utf-8") as lines:

@@ -195,6 +195,7 @@ def test_two_at_once_are_told_of_each_other(tmp_path: Path) -> None:
     fcntl.flock(os.open(tmp_path, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)  # and it has let go
 
 
+@pytest.mark.slow
 def test_a_training_leaves_its_model_to_who_asked_for_it(tmp_path: Path) -> None:
     """Not to the next collection of circles, before which a comparison would hold dozens of models."""
     run = small_run()

@@ -71,6 +71,7 @@ def test_it_keeps_a_classifier_from_being_sure(tmp_path: Path) -> None:
     assert sure["smoothed"] < 0.9 < sure["plain"]
 
 
+@pytest.mark.slow
 def test_a_validation_is_of_the_labels_as_they_are(tmp_path: Path) -> None:
     trained = train_classifier(
         plan(SMOOTHED), texts(), {"valid": texts()}, title="run", context=RunContext(tmp_path, 0, show=False)

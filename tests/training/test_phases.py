@@ -35,6 +35,7 @@ def test_the_papers_recipes_are_there() -> None:
     assert {"ulmfit", "ulmfit-one-cycle", "chain-thaw", "frozen", "full"} <= set(recipe_names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recipe_names())
 @pytest.mark.parametrize("stage_name", ["adapt", "finetune"])
 def test_every_recipe_steps_and_each_epoch_trains_exactly_the_groups_it_says(name: str, stage_name: str) -> None:

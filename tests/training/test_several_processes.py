@@ -176,6 +176,7 @@ def test_a_checkpoint_does_not_depend_on_the_engine(tmp_path: Path) -> None:
     assert state["progress"]["step"] == 1
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     one = trained(1, tmp_path / "1", "thawing-bert")
     assert_same(one, trained(2, tmp_path / "2", "thawing-bert"), rtol=1e-5)

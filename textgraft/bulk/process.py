@@ -175,7 +175,7 @@ def _chosen_format(name: str | None, worker: TextWorker, files: Sequence[SourceF
         return default_format(files, worker.formats)
     if name not in worker.formats:
         message = f"results of {worker.verb} are not written as '{name}'."
-        raise UserError(message, where="--format", remedy=did_you_mean(name, worker.formats))
+        raise UserError(message, where="format", remedy=did_you_mean(name, worker.formats))
     return name
 
 

@@ -100,7 +100,7 @@ class PredictWorker:
 
         classifier = load_classifier(self.model, precision=self.precision, device=self.device)
         if classifier.reads not in SHAPES:
-            remedy = "Predict the files one by one, each with a file for --out."
+            remedy = "Predict the files one by one, each into a file of its own."
             raise UserError("questions with options are not predicted in bulk.", where=self.model, remedy=remedy)
         types = {"label": LABEL_TYPES.get(classifier.labels.kind, "VARCHAR"), "confidence": "DOUBLE"}
         types["known"] = "BOOLEAN"

@@ -111,7 +111,7 @@ def _without_more(row: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
     """The row; raises UserError for a column that the first row of the file lacks, as JSON may have."""
     if more := [name for name in row if name not in types]:
         message = f"the first row of this file has no '{more[0]}', and a later one has."
-        raise UserError(message, where="--format", remedy="Write jsonl, or name the columns with --keep.")
+        raise UserError(message, where="format", remedy="Write jsonl, or name the columns with keep=….")
     return row
 
 

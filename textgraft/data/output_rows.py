@@ -37,7 +37,7 @@ class Kept:
         """Raise UserError for a column that the first row of a table lacks."""
         for name in self.columns or ():
             if name not in cells:
-                raise UserError(f"there is no column '{name}'.", where="--keep", remedy=did_you_mean(name, cells))
+                raise UserError(f"there is no column '{name}'.", where="keep", remedy=did_you_mean(name, cells))
 
 
 ALL = Kept(None)
@@ -116,7 +116,7 @@ def as_csv(rows: Iterable[dict[str, Any]], style: CsvStyle | None = None) -> Ite
             writer.writerow(header)
         if more := [name for name in cells if name not in header]:
             message = f"the first row has no '{more[0]}', and a later one has."
-            raise UserError(message, where="--out", remedy="Name a .jsonl file, or the columns with --keep.")
+            raise UserError(message, where="out", remedy="Name a .jsonl file, or the columns with keep=….")
         writer.writerow([cells.get(name, "") for name in header])
         yield buffer.getvalue()
         buffer.seek(0)

@@ -20,8 +20,8 @@ class LocalEngine:
         """The engine with its options. Raises UserError for those of a cluster."""
         for option, value in (("address", address), ("workers", workers)):
             if value is not None:
-                remedy = "Leave it out, or name an engine that has workers: --engine ray."
-                raise UserError("the local engine is this process alone.", where=f"--{option}", remedy=remedy)
+                remedy = 'Leave it out, or name an engine that has workers (engine="ray").'
+                raise UserError("the local engine is this process alone.", where=option, remedy=remedy)
         return cls()
 
     def map(self, worker: Worker[T, R], items: Sequence[T]) -> Iterator[R]:

@@ -140,7 +140,7 @@ class RayEngine:
         most = gpus or sum(int(node["Resources"].get("CPU", 0) // self.threads) for node in _nodes(ray))
         if most < 1:
             message = f"no node has {self.threads} processors for a worker."
-            raise UserError(message, where="--threads", remedy="Give fewer threads.")
+            raise UserError(message, where="threads", remedy="Give fewer threads.")
         return min(most, self.workers or most)
 
 
@@ -230,8 +230,8 @@ def _library() -> Any:
     try:
         return import_module("ray")
     except ImportError as error:
-        remedy = "Install it (pip install 'textgraft[ray]'), or leave --engine out."
-        raise UserError("the engine 'ray' needs the package ray.", where="--engine", remedy=remedy) from error
+        remedy = "Install it (pip install 'textgraft[ray]'), or use the local engine."
+        raise UserError("the engine 'ray' needs the package ray.", where="engine", remedy=remedy) from error
 
 
 def _protect_own_cluster() -> None:
@@ -272,7 +272,7 @@ def _validated_address(address: str) -> str:
 
 
 def _no_cluster(address: str, reason: str) -> UserError:
-    remedy = "Start Ray there (ray start --head), or leave --address out to use this machine alone."
+    remedy = "Start Ray there (ray start --head), or name no address to use this machine alone."
     return UserError(f"there is no Ray cluster ({reason}).", where=address, remedy=remedy)
 
 

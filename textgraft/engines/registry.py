@@ -33,7 +33,7 @@ def open_engine(
         UserError: The name is unknown, an option is of another engine, or the cluster cannot be used.
     """
     if name not in ENGINES:
-        raise UserError(f"unknown engine '{name}'.", where="--engine", remedy=did_you_mean(name, ENGINES))
+        raise UserError(f"unknown engine '{name}'.", where="engine", remedy=did_you_mean(name, ENGINES))
     engine: Engine = resolve(ENGINES[name])(address, workers, threads)
     try:
         yield engine

@@ -291,6 +291,7 @@ def test_the_progress_bar_goes_to_stderr(tokenizer: Tokenizer, tmp_path: Path, c
     assert "tokens/s" in captured.err
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(tokenizer: Tokenizer, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(corpus_module, "BATCH_CHARACTERS", 20_000)
 

@@ -66,6 +66,7 @@ def printed(script: str) -> list[str]:
     ).stdout.split()
 
 
+@pytest.mark.slow
 def test_the_threads_of_torch_flush_too() -> None:
     """Half of the numbers are another thread's, which sees nothing of a setting of this one."""
     script = f"""

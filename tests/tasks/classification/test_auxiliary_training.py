@@ -136,6 +136,7 @@ def plan_of(lm: Path, weight: float) -> Plan:
     )
 
 
+@pytest.mark.slow
 def test_lambda_nothing_is_no_auxiliary_to_the_bit(tiny_lm: Path, tmp_path: Path) -> None:
     texts, labels = reviews(24, 1)
     train, test = Examples(texts, labels, "single"), Examples(*reviews(8, 2), "single")
@@ -179,6 +180,7 @@ def test_a_run_is_known_by_it(tiny_lm: Path, tmp_path: Path, monkeypatch: pytest
         assert error is KeyboardInterrupt or "differs in: recipe.auxiliary_lm_weight." in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_rate_finder_reads_on_too(tiny_lm: Path, tmp_path: Path) -> None:
     train = Examples(*reviews(24, 1), "single")
     losses = []

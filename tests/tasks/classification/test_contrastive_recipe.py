@@ -58,6 +58,7 @@ def test_it_suits_who_was_made_to_compare_texts_and_texts_of_one_label() -> None
     assert source(pooling=None).recommended_recipe("default", "single") == "transformer"
 
 
+@pytest.mark.slow
 def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
     made = source()
     about, train = plan(made), encoded(made, 64, 0)
@@ -78,6 +79,7 @@ def test_the_encoder_learns_first_and_the_head_afterwards() -> None:
     assert all(torch.equal(between[name], after[name]) for name in before if name.startswith("encoder"))
 
 
+@pytest.mark.slow
 def test_it_learns_and_leaves_an_ordinary_classifier(tmp_path: Path) -> None:
     made = source()
     about, test = plan(made), encoded(made, 40, 1)
@@ -91,6 +93,7 @@ def test_it_learns_and_leaves_an_ordinary_classifier(tmp_path: Path) -> None:
     assert np.array_equal(again.logits["test"], trained.logits["test"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [3, 58, 62])
 def test_stopped_in_either_phase_it_ends_as_if_it_had_not_been(tmp_path: Path, stop: int) -> None:
     made = source()

@@ -182,6 +182,7 @@ def test_too_few_labels_to_choose_by_are_refused_as_the_command_line_does() -> N
         TextClassifier(method="linear").fit(["good film", "bad film"], ["pos", "neg"])
 
 
+@pytest.mark.slow
 def test_methods_in_a_grid_search() -> None:
     texts, labels = some_texts(["good", "bad"], 24)
     pool, _ = some_texts(list(WORDS), 150, seed=5)
@@ -230,6 +231,7 @@ class NumbersEmbedder(TextEmbedder):
         return super().transform(as_texts(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("kind", [NumbersClassifier, NumbersEmbedder])
 def test_scikit_learns_own_checks(kind: type, check: Callable[[str, Any], None], options: dict[str, Any]) -> None:
@@ -264,6 +266,7 @@ def test_arguments_are_stored_and_nothing_else() -> None:
     assert clone(estimator).get_params() == estimator.get_params()
 
 
+@pytest.mark.slow
 def test_learns_and_predicts(fitted: TextClassifier) -> None:
     texts, labels = some_texts(["good", "bad"], 20, seed=1)
     p = fitted.predict_proba(texts)
@@ -369,6 +372,7 @@ def test_vectors_as_text_and_frames_of_vectors_are_a_matrix() -> None:
     assert named.classifier_.labels.names == ("food", "good")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "y",
     [
@@ -409,6 +413,7 @@ def test_gaps_among_several_labels_are_no_empty_sets(y: Any) -> None:
     assert fitted.models_.run["data"]["train"]["texts"] == 18
 
 
+@pytest.mark.slow
 def test_whole_numbers_that_look_like_a_quantity_are_told() -> None:
     texts, _ = some_texts(["good", "bad", "food"], 150)
     with pytest.warns(UserWarning, match=r"age: the 30 different whole numbers are read as classes.*kind=\"numeric\""):

@@ -157,6 +157,7 @@ def test_each_of_several_is_judged_and_reads_for_itself(
     assert "; the language model was so the judge says" in done.comparison.chosen
 
 
+@pytest.mark.slow
 def test_who_is_not_does_not_and_it_says_so(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
     assert np.array_equal(answers(done, "ulmfit-probe"), answers(alike, "ulmfit-probe"))
 
 
+@pytest.mark.slow
 def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
     monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 1.1)
     monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
@@ -201,6 +203,7 @@ def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, t
     assert said.startswith("rejected before adaptation to the unlabelled texts, after 1 of 2 folds by its log loss, ")
 
 
+@pytest.mark.slow
 def test_who_names_a_recipe_has_it_read_at_once(
     tmp_path: Path, tiny_lm: Path, recipe: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ def test_who_names_a_recipe_has_it_read_at_once(
     assert done.record["base"]["stage"] == "adapt"
 
 
+@pytest.mark.slow
 def test_where_the_fold_is_dear_beside_the_reading_it_is_not_tried(
     tmp_path: Path, tiny_lm: Path, trained: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +283,7 @@ def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Pat
     assert trained == []
 
 
+@pytest.mark.slow
 def test_another_way_to_read_is_another_run(tmp_path: Path, tiny_lm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: Any, **__: Any) -> None:
         raise Killed

@@ -134,6 +134,7 @@ def test_linear_methods_answer_alike_and_say_their_form(tmp_path: Path) -> None:
         assert not np.array_equal(old.outputs(hyphenated), expected), name
 
 
+@pytest.mark.slow
 def test_fasttext_and_invisible_training_texts() -> None:
     texts, names = reviews(40)
     targets = np.array([name == "pos" for name in names]).astype(int)

@@ -127,6 +127,7 @@ def test_what_is_saved_is_what_was_measured_and_chosen(blended: FinetuneResult) 
     assert weights[min(losses, key=losses.__getitem__)] > 0
 
 
+@pytest.mark.slow
 def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
     done = blended
     sentence = done.record["results"]["chosen"]
@@ -163,6 +164,7 @@ def test_all_candidates_but_an_idle_probe_are_rows_and_none_is_trained_twice(ble
     assert [line.split()[0] for line in done.comparison.table().splitlines()[1 : 1 + len(rows)]] == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", [False, True])
 def test_a_probe_reads_the_test_texts_only_where_it_counts(
     counts: bool, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
@@ -181,6 +183,7 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
     assert done.record["ensemble"]["candidates"]["ulmfit-probe"]["accuracy"] > 0
 
 
+@pytest.mark.slow
 def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
     quick: Callable[..., FinetuneResult],
 ) -> None:
@@ -194,6 +197,7 @@ def test_of_test_texts_that_are_in_training_it_says_what_it_is_without_them(
     assert "in the training texts too; on" not in quick(out="apart", test=TEST).comparison.verdict()
 
 
+@pytest.mark.slow
 def test_measured_on_folds_it_says_so(quick: Callable[..., FinetuneResult]) -> None:
     done = quick()
     assert list(done.record["ensemble"]["candidates"]) == ["linear", "ulmfit-probe", "ulmfit"]
@@ -206,6 +210,7 @@ def test_measured_on_folds_it_says_so(quick: Callable[..., FinetuneResult]) -> N
         assert ours <= found["log_loss"] + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["multi", "numeric"])
 def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: Callable[..., FinetuneResult]) -> None:
     texts, names = reviews(30, 4)
@@ -220,6 +225,7 @@ def test_other_kinds_of_target_leave_out_what_cannot_do_them(kind: str, quick: C
     assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..., FinetuneResult]) -> None:
     texts = [f"{word} alpha{i} beta{i}" for i, word in enumerate(["good", "bad"] * 3)]
     done = quick(Examples(texts, ["pos", "neg"] * 3, "single"), test=TEST, unlabelled=["...", "..."])
@@ -228,6 +234,7 @@ def test_a_pool_without_a_word_leaves_out_what_learns_from_it(quick: Callable[..
         assert name not in done.record["results"]["methods"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [{"recipe": "QUICK"}, {"from_scratch": True}, {"baselines": False}, {"class_weights": "balanced"}],
@@ -246,6 +253,7 @@ def test_who_asks_about_the_language_model_gets_it_alone(
     assert "chosen" not in done.record["results"]
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_held_out_the_language_model_is_alone_and_it_says_why(
     quick: Callable[..., FinetuneResult],
 ) -> None:
@@ -279,6 +287,7 @@ def test_evidence_comes_from_as_many_folds_as_there_can_be(monkeypatch: pytest.M
     assert len(splits(*map(str, range(100)), "0", "1", "2")) == 5  # a fifth would take classes out of training
 
 
+@pytest.mark.slow
 def test_many_labels_are_judged_by_one_fifth(
     quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +297,7 @@ def test_many_labels_are_judged_by_one_fifth(
     assert len(done.comparison.targets) == 5
 
 
+@pytest.mark.slow
 def test_seeds_spread_and_a_backward_model_is_a_candidate(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,11 +350,13 @@ def test_each_model_is_trained_by_the_recipe_that_suits_it(tiny_lm: Path, tmp_pa
     assert [outcome.name for outcome in done.comparison.outcomes[:1]] == ["gpt + ulmfit"]
 
 
+@pytest.mark.slow
 def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callable[..., FinetuneResult]) -> None:
     done = quick(test=TEST, options=FinetuneOptions(settings=SETTINGS))
     assert "by 5-fold cross-validation" in done.comparison.chosen
 
 
+@pytest.mark.slow
 def test_a_lone_linear_classifier_is_saved_as_one(
     quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -412,6 +424,7 @@ def test_a_model_is_rejected_only_if_it_is_significantly_worse_and_of_no_use(mon
     assert EarlyRejection([rival(half)], selection).rejection(np.log(other), 5) is None
 
 
+@pytest.mark.slow
 def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     quick: Callable[..., FinetuneResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -466,6 +479,7 @@ def test_killed_anywhere_it_ends_with_the_same_files(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_what_was_done_is_not_done_again(
     blended: FinetuneResult, quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -510,6 +524,7 @@ def test_what_would_take_longer_than_the_minutes_is_not_begun(quick: Callable[..
     assert (done.record["rungs"], done.record["minutes"]) == ({}, 1e-6)
 
 
+@pytest.mark.slow
 def test_the_rungs_of_a_run_repeat_it_without_a_clock(
     quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -538,6 +553,7 @@ def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
     assert fine_tuned.too_slow_reason(seconds, 600) == f"rejected: its trainings would take {said}"
 
 
+@pytest.mark.slow
 def test_minutes_enough_change_nothing(quick: Callable[..., FinetuneResult]) -> None:
     done = [
         quick(TRAIN, name, test=TEST, options=options)

@@ -101,6 +101,7 @@ def source(report) -> str:
     return render(report)
 
 
+@pytest.mark.slow
 def test_report_runs_nothing_and_fetches_nothing(source):
     page = Page(source)
     tags = {tag for tag, _ in page.tags}
@@ -144,6 +145,7 @@ def test_report_says_what_it_was_given(source):
     assert "None" not in source
 
 
+@pytest.mark.slow
 def test_report_repeats_itself_and_is_utf8(report, source, tmp_path):
     assert write_report(tmp_path / "report.html", report).read_bytes().decode("utf-8") == source
 
@@ -188,6 +190,7 @@ def test_excerpt_keeps_start_and_end():
     assert excerpt("short") == "short"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plot",
     [

@@ -95,6 +95,7 @@ def test_a_validation_set_with_them_guides_the_training_by_the_others(tmp_path: 
     assert done.comparison.scores(done.comparison.outcomes[0])[:, 20:].sum() == 0
 
 
+@pytest.mark.slow
 def test_python_warns_of_test_texts_that_were_trained_on(tmp_path: Path) -> None:
     options = FinetuneOptions(method="linear", folds=2)
     with pytest.warns(DataWarning, match=r"24 texts of the test set \(100.0%\) are in the training texts too"):

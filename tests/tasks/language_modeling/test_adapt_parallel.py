@@ -180,6 +180,7 @@ class Killed(BaseException):
     """What ends a process between two steps."""
 
 
+@pytest.mark.slow
 def test_killed_it_ends_with_the_same_bits(xlm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = recipe(tmp_path, 2)
 

@@ -77,6 +77,7 @@ def test_patience_ends_it_says_so_and_keeps_the_best(
     assert run["held_out"]["after"]["score"] != pytest.approx(scores[-1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_without_patience_the_option_that_ended_it_is_told(pool: Path, recipe: str, tmp_path: Path) -> None:
     settings = Settings(precision="fp32")
     run = load_network(
@@ -232,6 +233,7 @@ def zstd_compress(data: bytes) -> bytes:
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress, ".zst": zstd_compress}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_compressed_sources(suffix: str, pool: Path, recipe: str, tmp_path: Path) -> None:
     """The same model as of the plain file; a folder of it and a pattern that finds it are the same too."""

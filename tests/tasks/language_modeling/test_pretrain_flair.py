@@ -78,6 +78,7 @@ def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     )
 
 
+@pytest.mark.slow
 def test_learns_its_characters(lm: Path) -> None:
     made = load_network(lm)
     assert isinstance(made.tokenizer, CharacterTokenizer)
@@ -89,6 +90,7 @@ def test_learns_its_characters(lm: Path) -> None:
         assert said.ids
 
 
+@pytest.mark.slow
 def test_adapts_and_keeps_its_vocabulary(lm: Path, tmp_path: Path) -> None:
     texts = [text.upper() for text in reviews(60, 7)[0]]
     made = load_network(adapt(texts, out=tmp_path / "domain", model=lm, recipe="full", context=QUIET))
@@ -97,6 +99,7 @@ def test_adapts_and_keeps_its_vocabulary(lm: Path, tmp_path: Path) -> None:
     assert made.tokenizer.tokens == load_network(lm).tokenizer.tokens
 
 
+@pytest.mark.slow
 def test_an_own_vocabulary_is_one_of_characters_too(lm: Path, tmp_path: Path) -> None:
     thai = ["ภาพยนตร์เรื่องนี้สนุกมาก นักแสดงเล่นดี"] * 60
     made = load_network(
@@ -108,6 +111,7 @@ def test_an_own_vocabulary_is_one_of_characters_too(lm: Path, tmp_path: Path) ->
     assert len(new) != len(old)
 
 
+@pytest.mark.slow
 def test_a_tagger_on_it_reads_the_space_beside_a_word(lm: Path, tmp_path: Path) -> None:
     options = TagOptions(recipe=str(write_recipe(tmp_path, 10)), settings=Settings(precision="fp32"))
     train, test = sentences(120, 1), sentences(20, 2)

@@ -64,6 +64,7 @@ def gpt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_learns_and_goes_on(gpt: Path) -> None:
     made = load_network(gpt)
     assert isinstance(made.tokenizer, BytePairTokenizer)
@@ -72,6 +73,7 @@ def test_learns_and_goes_on(gpt: Path) -> None:
     assert generate(made, ["The film"], GenerateOptions(max_tokens=60))[0].ids
 
 
+@pytest.mark.slow
 def test_adapts_with_windows_no_longer_than_its_positions(gpt: Path, tmp_path: Path) -> None:
     out = adapt(reviews(100, 7)[0], out=tmp_path / "domain", model=gpt, recipe="full", context=QUIET)
     scores = load_network(out).run["held_out"]

@@ -79,6 +79,7 @@ def recipe(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_each_language_has_its_share_and_its_figures(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_the_order_in_which_languages_are_named_does_not_matter_and_all_else_doe
     assert load_pretrain_recipe(str(less)).identity() == load_pretrain_recipe(recipe).identity()
 
 
+@pytest.mark.slow
 def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +195,7 @@ def test_stopped_anywhere_it_goes_on_to_the_same_bits(
     assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_held_out_text_of_ones_own_and_a_tokenizer_that_is_there(
     sources: Mapping[str, list[str | Path]], recipe: str, tmp_path: Path
 ) -> None:

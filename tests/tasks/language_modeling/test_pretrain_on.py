@@ -47,6 +47,7 @@ def test_begins_as_the_model_is(
     assert all(torch.equal(value, expected[name]) for name, value in begun[0].model.values().items())
 
 
+@pytest.mark.slow
 def test_learns_more_and_says_what_came_before(tiny_lm: Path, tiny_recipe: Path, more: Path, tmp_path: Path) -> None:
     out = pretrain(
         [more],

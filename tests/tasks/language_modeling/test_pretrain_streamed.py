@@ -129,7 +129,7 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(
 
 def test_a_new_tokenizer_and_held_out_text(texts: Path, tiny_recipe: Path, tmp_path: Path) -> None:
     source = StreamedText([texts / "0.txt", texts / "1.txt"], block_tokens=BLOCK)
-    with pytest.warns(UserWarning, match="trained on the first 20,000 texts of the stream"):
+    with pytest.warns(UserWarning, match="trained on the first 20,000 texts"):
         out = pretrain(source, tmp_path / "lm", valid=[texts / "2.txt"], options=options(tiny_recipe), context=QUIET)
     run = load_network(out).run
     assert run["stopped_by"] == "tokens"

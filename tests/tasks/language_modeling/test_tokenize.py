@@ -63,6 +63,7 @@ def test_the_same_model_as_from_the_text_which_may_be_gone(pool: Path, recipe: s
     assert ours["data"]["sources"] == ["pool.txt"]
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(pool: Path, recipe: str, tmp_path: Path) -> None:
     for processes in (0, 1):
         tokenize([pool], tmp_path / str(processes), recipe=recipe, processes=processes, show=False)

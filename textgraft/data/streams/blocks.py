@@ -204,7 +204,7 @@ class BlockStream:
     def __init__(self, stream: Stream, corpus: BlockCorpus) -> None:
         if getattr(stream, "pairs", False):
             message = "streamed text cannot be used for next sentence prediction: the number of pairs is not known."
-            remedy = "Set next_sentence = false in the recipe's head, or train without --streaming."
+            remedy = "Set next_sentence = false in the recipe's head, or tokenize it first (textgraft tokenize)."
             raise UserError(message, where="next_sentence", remedy=remedy)
         self.stream, self.corpus = stream, corpus
         self.stateful = stream.stateful

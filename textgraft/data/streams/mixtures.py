@@ -124,7 +124,7 @@ def _read(source: Source, at: At, seed: list[int]) -> Iterator[tuple[str, At]]:
             at = At(at.passes, index + 1, 0, 0, at.characters)
         if is_whole_pass and at.characters == before:
             column = f" in the column '{source.column}'" if source.column else ""
-            remedy = "Check that these are the right files, or hold out other text (--valid)."
+            remedy = "Check that these are the right files, or hold out other text (valid=…)."
             raise UserError(f"there is no text{column} to train on.", where=source.where, remedy=remedy)
         at = At(at.passes + 1, 0, 0, 0, at.characters)
 
@@ -160,7 +160,7 @@ def hold_out(source: Source, count: int) -> tuple[Source, list[str]]:
         break
     if len(read) < 2:
         message = "there is a single text, which would be held out." if read else "there is no text."
-        raise UserError(message, where=source.where, remedy="Give more text, or other text to hold out (--valid).")
+        raise UserError(message, where=source.where, remedy="Give more text, or other text to hold out (valid=…).")
     held = read[: min(count, max(1, len(read) // _HELD_OUT_SHARE))]
     begins = {number: after for _, number, after in held}
     return replace(source, begins=begins), [text for text, _, _ in held]

@@ -84,7 +84,7 @@ def _ended(begun: bool) -> UserError:
     where = "tokenizer_processes"
     if begun:
         message = "a process that tokenizes was ended from outside, perhaps for want of memory."
-        return UserError(message, where=where, remedy="Run the same command again, with fewer --tokenizer-processes.")
+        return UserError(message, where=where, remedy="Run the same command again, with fewer processes that tokenize.")
     message = "the processes that tokenize could not begin."
     remedy = "In a script, put what it does below `if __name__ == '__main__':`, or use 0 processes."
     return UserError(message, where=where, remedy=remedy)

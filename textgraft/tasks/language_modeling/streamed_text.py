@@ -69,7 +69,7 @@ class StreamedText:
         if self.block_tokens < 2:
             raise UserError(f"block_tokens is {self.block_tokens}.", remedy="Give some millions.")
         if self.weights and not isinstance(self.sources, Mapping):
-            raise UserError("weights without named sources.", where="weight", remedy="Name them: --source NAME=PATH.")
+            raise UserError("weights without named sources.", where="weight", remedy="Name each source.")
         if isinstance(self.sources, Mapping):
             if not self.sources:
                 raise UserError("no source was named.", remedy="Give one at least.")
@@ -98,13 +98,13 @@ class StreamedText:
         """
         if tokens is None and settings.minutes is None:
             message = "streamed text has no known end, so that epochs cannot be counted."
-            raise UserError(message, where="tokens", remedy="Say how many tokens to train on (--tokens).")
+            raise UserError(message, where="tokens", remedy="Say how many tokens to train on (tokens=…).")
         if settings.minutes is not None and len(stage.phases) > 1:
             message = "the phases of this recipe cannot share a time on streamed text."
-            raise UserError(message, where="minutes", remedy="Give a number of tokens (--tokens) instead.")
+            raise UserError(message, where="minutes", remedy="Give a number of tokens (tokens=…) instead.")
         if head.get("next_sentence"):
             message = "streamed text cannot be used for next sentence prediction: the number of pairs is not known."
-            remedy = "Set next_sentence = false in a copy of the recipe, or train without --streaming."
+            remedy = "Set next_sentence = false in a copy of the recipe, or tokenize it first (textgraft tokenize)."
             raise UserError(message, where="next_sentence", remedy=remedy)
         return self.listed(valid, tokens=tokens if settings.minutes is None else None, seed=settings.seed)
 
@@ -181,9 +181,7 @@ class ListedText:
 
     def tokenizer(self, every: int, settings: Mapping[str, Any], folder: Path) -> Tokenizer:
         """Train a tokenizer on the first texts of the stream, which a warning says."""
-        message = (
-            f"the tokenizer is trained on the first {TOKENIZER_TEXTS:,} texts of the stream. Another one: --tokenizer."
-        )
+        message = f"the tokenizer is trained on the first {TOKENIZER_TEXTS:,} texts; name another one with tokenizer=…."
         warnings.warn(message, stacklevel=3)
         return Tokenizer.train(islice(self._first_pass(), TOKENIZER_TEXTS), **settings)
 
@@ -207,7 +205,7 @@ class ListedText:
         """
         if len(self.reading.sources) > 1:
             message = "a mixture by weight has no end that could be written."
-            raise UserError(message, where="sources", remedy="Tokenize one source, or train with --streaming.")
+            raise UserError(message, where="sources", remedy="Tokenize one source, or stream both while training.")
         texts = read_pass(self.reading.sources[0], self.reading.seed)
         self._build("train", texts, tokenizer, folder, show=show)
         self._build("valid", self._held_out(), tokenizer, folder, show=show)
