@@ -4,11 +4,11 @@
     PEERS/bin/python benchmarks/few_labels.py --method frozen setfit trainer --model FOLDER …the same… --out FILE
     python benchmarks/few_labels.py --table FILE
 
-Every line of FILE (JSON lines, appended to) is a training: data set, sample, method, minutes on the clock, and which of
-the test texts were right, so that the table has intervals over texts and samples and paired tests. All methods have the
-same training samples and the same test texts; `default` alone also has the unlabelled rest of the training texts, as a
-user would. The peers (`peers/setfit.txt`) run in an environment of their own, on the same folder of all-MiniLM-L6-v2.
-SetFit and the Trainer have their defaults; the Trainer five epochs.
+Every line of FILE (JSON lines, appended to) is a training: data set, sample, method, minutes on the clock and of the
+processor, and which of the test texts were right, so that the table has intervals over texts and samples and paired
+tests. All methods have the same training samples and the same test texts; `default` alone also has the unlabelled rest
+of the training texts, as a user would. The peers (`peers/setfit.txt`) run in an environment of their own, on the same
+folder of all-MiniLM-L6-v2. SetFit and the Trainer have their defaults; the Trainer five epochs.
 
 A sample has at least two texts of each class; of banking77 the same number a class.
 """
@@ -219,7 +219,7 @@ def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def table(path: Path) -> str:
-    """A Markdown table: accuracy with its interval and minutes of each method, and what `default` is ahead by."""
+    """A Markdown table: accuracy with its interval and processor minutes, and what `default` is ahead by."""
     import numpy as np
 
     from textgraft.core.formatting import p_value
@@ -234,7 +234,7 @@ def table(path: Path) -> str:
             if not of:
                 continue
             mean, low, high = bootstrap_interval(np.array([of[seed]["right"] for seed in sorted(of)], dtype=float))
-            minutes = np.mean([row["minutes"] for row in of.values()])
+            minutes = np.mean([row["cpu_minutes"] for row in of.values()])
             line = f"| {name} | {method} | {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
             both = sorted(set(of) & set(ours))
             ahead = ""
@@ -243,7 +243,7 @@ def table(path: Path) -> str:
                 test = paired_test(np.array([ours[seed] for seed in both], dtype=float), theirs)
                 ahead = f"{100 * test.difference:+.1f} ({p_value(test.p)})"
             lines.append(f"{line} | {minutes:.2f} | {len(of)} | {ahead} |")
-    head = "| data | method | accuracy % [95 % interval] | minutes | samples | default ahead by |"
+    head = "| data | method | accuracy % [95 % interval] | processor minutes | samples | default ahead by |"
     return "\n".join([head, "|---|---|---|---|---|---|", *lines])
 
 

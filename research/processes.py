@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ def trained(size: int, out: Path, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def parity(steps: int, sizes: list[int]) -> None:
+def parity(steps: int, sizes: list[int], trainings: Sequence[str]) -> None:
     """Print the largest differences as a Markdown table."""
     print("| training | processes | steps | largest difference of losses | of the final score |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
-        for name in FAMILIES:
+        for name in trainings:
             one = trained(1, Path(folder) / name, name, "--steps", str(steps))
             ways = [(size, "none") for size in sizes] + [(2, "full")]
             for size, sharding in ways:
@@ -136,13 +137,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("verb", choices=("parity", "crashes", "throughput", "worker"))
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--trainings", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--recipe", default="en-gpt-small")
     parser.add_argument("--seconds", type=float, default=30)
     asked = parser.parse_args()
     if asked.verb == "parity":
-        parity(asked.steps, asked.sizes)
+        parity(asked.steps, asked.sizes, asked.trainings)
     elif asked.verb == "crashes":
         crashes(asked.runs)
     elif asked.verb == "throughput":

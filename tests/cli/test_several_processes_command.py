@@ -107,6 +107,28 @@ def test_a_lost_process_is_started_again_and_the_run_goes_on(desk: Desk, tiny_re
     assert (tmp_path / "lm" / "run.json").exists()
 
 
+def test_without_torchrun_the_processes_save_and_end(desk: Desk, tiny_recipe: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "long.toml"
+    recipe.write_text(re.sub(r"epochs = \d+", "epochs = 2000", tiny_recipe.read_text()))
+    command = [*TORCHRUN, "--nproc-per-node=2", "-m", "textgraft", "pretrain", desk / "pool.txt", "--recipe", recipe]
+    with subprocess.Popen(
+        list(map(str, [*command, "--out", tmp_path / "lm", "--quiet"])), env=environment(), stderr=subprocess.DEVNULL
+    ) as running:
+        deadline = time.monotonic() + 100
+        while not list((tmp_path / "lm.run").glob("train/index.json")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(3)
+        workers = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        running.kill()
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{worker}").exists() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert (tmp_path / "lm.run" / "checkpoint.safetensors").exists()
+    assert not (tmp_path / "lm").exists()
+
+
 def test_a_port_in_use_is_said_with_its_number(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -136,7 +136,7 @@ def scenario(name: str, dropout: float) -> tuple[Model, list[Phase], Stream, Cal
         return classifier(family, dropout), THAWING, examples(ExampleStream), accuracy
     if way == "contrastive":
         return classifier(family, dropout), CONTRASTIVE, examples(MixedStream), accuracy
-    phase = Phase("all", 1000, 0.005, schedule="constant")
+    phase = Phase("all", 1000, 0.002, schedule="constant")
     if way == "ntasgd":
         phase = Phase("all", 1000, 5.0, schedule="constant", optimizer="ntasgd")
     if family in ("bert", "bridge"):

@@ -27,6 +27,7 @@ from textgraft.data.streams.shards import Corpus, build_corpus
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.engines import Single, nothing
 from textgraft.training.loop import Run
+from textgraft.training.phases import Phase, Stage
 from textgraft.training.settings import Settings
 
 PROGRAM = Path(several_processes.__file__)
@@ -156,6 +157,24 @@ def test_different_versions_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "gather", lambda self, value: theirs)
     with pytest.raises(UserError, match=r"process 1 has torch 2\.1, and process 0 has 2"):
         processes._validate_versions(Processes(0, 2))
+
+
+def test_a_variable_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(UserError, match="RANK is set, and MASTER_ADDR is not"):
+        processes.start()
+
+
+def test_what_processes_cannot_divide_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_current", Processes(0, 4))
+    phase = Phase("p", 1, 0.01, optimizer="muon")
+    with pytest.raises(UserError, match="batches of 2 rows cannot be divided over 4 processes"):
+        Settings().of(Stage((phase,), batch_size=2))
+    with pytest.raises(UserError, match="muon orthogonalises whole matrices"):
+        Settings(sharding="full").of(Stage((phase,), batch_size=8))
+    assert Settings().of(Stage((phase,), batch_size=8)) == Settings()
 
 
 def test_errors_of_connections_are_told_from_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ OPTIONS = {
     "own_vocabulary": "--own-vocabulary",
     "precision": "--precision",
     "recipe": "--recipe",
+    "sharding": "--sharding",
     "student": "--student",
     "texts": "--texts",
     "tokenizer": "--tokenizer",

@@ -11,6 +11,7 @@ import pickle
 import platform
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ class Lost(UserError):
             "Run the same command again to resume; torchrun --max-restarts does that by itself. "
             "The message of the process that ended says why, or the system's log, where it was killed for memory."
         )
-        super().__init__(f"another process of this training has ended ({_first_line(error)}).", remedy=remedy)
+        super().__init__("another process of this training has ended.", remedy=remedy)
+        self.__cause__ = error
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,10 @@ def start() -> Processes:
     """
     global _current
     rank, size = _number("RANK"), _number("WORLD_SIZE")
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if not os.environ.get(name):
+            remedy = "Start the command with torchrun, which sets it, or unset RANK and WORLD_SIZE."
+            raise UserError(f"RANK is set, and {name} is not.", remedy=remedy)
     if torch.cuda.is_available():
         local = _number("LOCAL_RANK")
         if local >= torch.cuda.device_count():
@@ -160,7 +166,16 @@ def start() -> Processes:
     if rank:
         for number in (signal.SIGINT, signal.SIGTERM):  # torchrun sends them to all; process 0 saves, and ends the rest
             signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     return _current
+
+
+def _end_with(parent: int) -> None:
+    """End this process after torchrun has been killed: the first one saves, and without it the others end."""
+    while os.getppid() == parent:
+        time.sleep(2)
+    if _current.several and _current.first:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _store(rank: int, size: int) -> Any:

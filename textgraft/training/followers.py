@@ -183,9 +183,6 @@ def _follow(run: Run, saved: Any, processes: Processes) -> None:
 def _engine(run: Run, processes: Processes) -> Engine:
     if run.settings.sharding == "none":
         return Replicated(run.model, processes)
-    if any(phase.optimizer == "muon" for phase in run.phases):
-        message = "muon orthogonalises whole matrices, which no process has in a model in parts."
-        raise UserError(message, where="sharding", remedy='Take another recipe, or leave out sharding="full".')
     from textgraft.training.sharded import Sharded  # takes a second to import
 
     return Sharded(run.model, processes, run.device)

@@ -16,6 +16,10 @@ from textgraft.training.settings import Settings
 PACKAGES = ("torch", "tokenizers", "safetensors", "numpy", "scikit-learn")
 
 
+WITHOUT_EFFECT = ("save_seconds", "device", "sharding", "activation_checkpointing")
+"""Settings that do not change the result."""
+
+
 def ancestry(base: dict[str, Any]) -> dict[str, Any] | None:
     """The entries of `base` that the run.json of a model trained from it keeps; None if it has none of them."""
     return {k: base[k] for k in ("name", "stage", "data", "tokens_seen", "licence") if k in base} or None
@@ -35,6 +39,7 @@ def provenance(
         settings: Of the training.
     """
     from textgraft.core.device import device_name, resolve_device
+    from textgraft.core.processes import current
     from textgraft.nn.cpu.precision import resolve
 
     device = resolve_device(settings.device)
@@ -47,7 +52,8 @@ def provenance(
         "language": base.get("language"),
         "data": data,
         "recipe": recipe,
-        "settings": {k: v for k, v in asdict(settings).items() if k not in ("save_seconds", "device")},
+        **({"processes": current().size, "sharding": settings.sharding} if current().several else {}),
+        "settings": {k: v for k, v in asdict(settings).items() if k not in WITHOUT_EFFECT},
         "precision": resolve(settings.precision, device),
         "versions": {"textgraft": __version__} | {p: version(p) for p in PACKAGES},
         "machine": {

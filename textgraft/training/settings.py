@@ -12,6 +12,7 @@ from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.identity import identity_of
+from textgraft.core.processes import current
 from textgraft.nn.cpu.precision import resolve
 from textgraft.training.engines import validate_sharding
 from textgraft.training.phases import Stage
@@ -64,7 +65,20 @@ class Settings:
         return identity_of(self, without=("save_seconds", "device", "sharding", "activation_checkpointing"))
 
     def of(self, stage: Stage) -> Settings:
-        """These settings with the stage's bound of the gradient's norm, if it has one."""
+        """These settings with the stage's bound of the gradient's norm, if it has one.
+
+        Raises:
+            UserError: The processes of this training cannot divide the stage's batches, or its optimizer's work.
+        """
+        processes = current()
+        if processes.several and stage.phases and stage.batch_size < processes.size:
+            message = f"batches of {stage.batch_size} rows cannot be divided over {processes.size} processes."
+            remedy = "Start fewer processes, or give a larger batch_size in the recipe."
+            raise UserError(message, where="batch_size", remedy=remedy)
+        if self.sharding == "full" and any(phase.optimizer == "muon" for phase in stage.phases):
+            message = "muon orthogonalises whole matrices, which no process has of a model in parts."
+            remedy = 'Take another recipe (optimizer = "adamw"), or sharding="none".'
+            raise UserError(message, where="sharding", remedy=remedy)
         return replace(self, clip=stage.clip or self.clip)
 
 

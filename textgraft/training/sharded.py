@@ -7,6 +7,7 @@ computes. The whole model has to fit into the memory of each machine, but not on
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,8 @@ class Sharded:
         model: Any = copy.deepcopy(self.original)
         set_trainable(model)
         synchronise(model, self._processes)
+        # No layer of ours is changed in place after it has returned.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         for block in layers(model):
             fully_shard(block, mesh=self._mesh)
         fully_shard(model, mesh=self._mesh)
