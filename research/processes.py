@@ -43,17 +43,18 @@ def trained(size: int, out: Path, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def parity(steps: int, sizes: list[int], trainings: Sequence[str]) -> None:
+def parity(steps: int, sizes: list[int], trainings: Sequence[str], lr: float | None) -> None:
     """Print the largest differences as a Markdown table."""
     print("| training | processes | steps | largest difference of losses | of the final score |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in trainings:
-            one = trained(1, Path(folder) / name, name, "--steps", str(steps))
+            options = ["--steps", str(steps), *(["--lr", str(lr)] if lr else [])]
+            one = trained(1, Path(folder) / name, name, *options)
             ways = [(size, "none") for size in sizes] + [(2, "full")]
             for size, sharding in ways:
                 out = Path(folder) / f"{name} {size} {sharding}"
-                other = trained(size, out, name, "--steps", str(steps), "--sharding", sharding)
+                other = trained(size, out, name, *options, "--sharding", sharding)
                 pairs = [(a[2], b[2]) for a, b in zip(one["losses"], other["losses"], strict=True)]
                 worst = max(abs(a - b) / max(abs(a), 1e-3) for a, b in pairs)
                 final = abs(one["final"]["loss"] - other["final"]["loss"]) / abs(one["final"]["loss"])
@@ -138,13 +139,14 @@ def main() -> None:
     parser.add_argument("verb", choices=("parity", "crashes", "throughput", "worker"))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--trainings", nargs="+", choices=FAMILIES, default=FAMILIES)
+    parser.add_argument("--lr", type=float, help="of the language models, in place of 0.005")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--recipe", default="en-gpt-small")
     parser.add_argument("--seconds", type=float, default=30)
     asked = parser.parse_args()
     if asked.verb == "parity":
-        parity(asked.steps, asked.sizes, asked.trainings)
+        parity(asked.steps, asked.sizes, asked.trainings, asked.lr)
     elif asked.verb == "crashes":
         crashes(asked.runs)
     elif asked.verb == "throughput":

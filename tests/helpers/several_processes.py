@@ -136,7 +136,7 @@ def scenario(name: str, dropout: float) -> tuple[Model, list[Phase], Stream, Cal
         return classifier(family, dropout), THAWING, examples(ExampleStream), accuracy
     if way == "contrastive":
         return classifier(family, dropout), CONTRASTIVE, examples(MixedStream), accuracy
-    phase = Phase("all", 1000, 0.002, schedule="constant")
+    phase = Phase("all", 1000, 0.005, schedule="constant")
     if way == "ntasgd":
         phase = Phase("all", 1000, 5.0, schedule="constant", optimizer="ntasgd")
     if family in ("bert", "bridge"):
@@ -167,6 +167,7 @@ def train(options: argparse.Namespace) -> None:
     if phases[-1].epochs == 1000:  # N steps
         batches = stream.length(0)
         phases = [replace(phases[0], epochs=options.steps * options.accumulate / batches)]
+        phases = [replace(phases[0], lr=options.lr)] if options.lr else phases
     run = Run(model, phases, stream, settings, validate)
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -195,6 +196,7 @@ def main() -> None:
     parser.add_argument("out")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--lr", type=float)
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--save-seconds", type=float, default=60.0)
     parser.add_argument("--sharding", default="none")
