@@ -334,10 +334,10 @@ class Run:
     def _divide_and_clip(self, count: int) -> float:
         """Turn the gradient of the sum into that of the mean, and clip it; returns its global norm before clipping."""
         grads = [p.grad for p in self.model.parameters() if p.grad is not None]
-        factor = self.engine.factor / count
-        norm = self.engine.norm(grads) * factor
+        norm = self.engine.norm(grads) * self.engine.factor / count
         clip = self.settings.clip
-        torch._foreach_mul_(grads, (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) * factor)
+        scale = min(1.0, clip / (norm + 1e-6)) if clip else 1.0
+        torch._foreach_mul_(grads, scale * self.engine.factor / count)
         return norm
 
     def _validated(self, phase: Phase) -> Scores | None:
