@@ -12,6 +12,7 @@ import torch
 from small_models import Tokens, classifier, classifier_that_reads_on, copied, examples, language_model
 from torch import Tensor
 
+from textgraft.core.processes import ALONE
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import LanguageModelStream, Stream
 from textgraft.models import inference
@@ -103,7 +104,7 @@ def test_ctrl_c_while_texts_are_read_stops_before_the_next_batch(
 def seen_of(model: Model, stream: Stream, phase: Phase) -> Tensor | None:
     run = Run(model, [phase], stream, FP32)
     next(run.steps())
-    return frozen_features.extract_frozen_features(run.model, stream, run._total_steps(phase, 0), "fp32")
+    return frozen_features.extract_frozen_features(run.model, stream, run._total_steps(phase, 0), "fp32", ALONE)
 
 
 @pytest.mark.parametrize(

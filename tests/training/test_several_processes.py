@@ -57,6 +57,19 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], *, rtol: float = 1e-
     assert [row[:2] for row in one["losses"]] == [row[:2] for row in other["losses"]]
     assert other["final"]["loss"] == pytest.approx(one["final"]["loss"], rel=1e-5)
     assert other["tokens"] == one["tokens"]
+    assert_same_scores(one["history"], other["history"])
+
+
+def assert_same_scores(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
+    """Validations are divided over the processes."""
+    assert [row.keys() for row in other] == [row.keys() for row in one]
+    for row, reference in zip(other, one, strict=True):
+        numbers, names = (
+            {name: value for name, value in row.items() if isinstance(value, float)},
+            {name: value for name, value in row.items() if not isinstance(value, float)},
+        )
+        assert names == {name: reference[name] for name in names}
+        assert numbers == pytest.approx({name: reference[name] for name in numbers}, rel=1e-4, abs=1e-6)
 
 
 def rows_of(batch: Batch) -> list[list[int]]:
@@ -66,7 +79,7 @@ def rows_of(batch: Batch) -> list[list[int]]:
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
 def test_shares_of_a_batch_are_all_of_it_once(size: int) -> None:
     batch = pad([np.arange(3, 3 + n) for n in (4, 2, 7, 1, 5)], pad_id=0).with_targets(torch.arange(5))
-    shares = [batch.share(rank, size) for rank in range(size)]
+    shares = [batch.share(Processes(rank, size)) for rank in range(size)]
     assert [row for share in shares for row in rows_of(share)] == rows_of(batch)
     assert torch.cat([share.targets for share in shares if share.targets is not None]).tolist() == list(range(5))
     sizes = [len(share.ids) for share in shares]
@@ -77,7 +90,7 @@ def test_shares_of_a_batch_are_all_of_it_once(size: int) -> None:
 def test_the_rows_of_an_example_stay_together(size: int) -> None:
     examples = [Rows(tuple(np.arange(3, 4 + n) for n in range(count))) for count in (2, 3, 1)]
     batch = pad(examples, pad_id=0).with_targets(torch.tensor([1, 2, 0]))
-    shares = [batch.share(rank, size) for rank in range(size)]
+    shares = [batch.share(Processes(rank, size)) for rank in range(size)]
     assert [row for share in shares for row in rows_of(share)] == rows_of(batch)
     for share in shares:
         assert share.groups is not None

@@ -104,6 +104,10 @@ class Processes:
             dist.all_reduce(numbers, group=self.control)
         return numbers.tolist()
 
+    def share(self, count: int) -> slice:
+        """This process's part of `count` rows: they are cut into consecutive parts, which differ by one at most."""
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
     def rows(self, tensor: Tensor) -> Tensor:
         """The rows (N_i, ...) of all processes, in their order, as one tensor (N, ...); a number () stays."""
         if not self.several or not tensor.ndim:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from textgraft.core.processes import Processes
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, number_distinct
 
 IGNORE = -100
@@ -85,25 +86,22 @@ class Batch:
             for rows in budget_batches(lengths, tokens=positions, rows=len(lengths))
         ]
 
-    def share(self, rank: int, size: int) -> Batch:
-        """The examples of one of `size` processes: the batch is cut into as many pieces of consecutive examples.
+    @property
+    def num_examples(self) -> int:
+        """E, the number of rows or of groups of these."""
+        return len(self.ids) if self.groups is None else int(self.groups[-1]) + 1
 
-        Pieces differ by an example at most; where there are fewer examples than processes, some are empty.
-
-        Args:
-            rank: Number of the process.
-            size: Number of processes.
-        """
-        if size == 1:
+    def share(self, processes: Processes) -> Batch:
+        """The examples of this process: consecutive ones; none where there are fewer examples than processes."""
+        if not processes.several:
             return self
-        count = len(self.ids) if self.groups is None else int(self.groups[-1]) + 1
-        first, last = count * rank // size, count * (rank + 1) // size
+        own = processes.share(self.num_examples)
         if self.groups is None:
-            return replace(self, **{name: v[first:last] for name, v in self._present() if name not in SHARED})
-        rows = (self.groups >= first) & (self.groups < last)
+            return replace(self, **{name: v[own] for name, v in self._present() if name not in SHARED})
+        rows = (self.groups >= own.start) & (self.groups < own.stop)
         of_examples = ("targets", "rows", "features")
-        kept = {n: v[first:last] if n in of_examples else v[rows] for n, v in self._present() if n not in SHARED}
-        return replace(self, **(kept | {"groups": self.groups[rows] - first}))
+        kept = {n: v[own] if n in of_examples else v[rows] for n, v in self._present() if n not in SHARED}
+        return replace(self, **(kept | {"groups": self.groups[rows] - own.start}))
 
     def _present(self) -> Iterator[tuple[str, Tensor]]:
         return ((name, value) for name, value in vars(self).items() if value is not None)

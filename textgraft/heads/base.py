@@ -18,7 +18,7 @@ class Loss:
     Attributes:
         total: Scalar, the sum over all targets.
         count: Number of targets.
-        parts: Detached values to report.
+        parts: Detached values to report, which are sums too.
         state: The encoder's state, for the next window.
     """
 

@@ -227,9 +227,8 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
 
         def on_encoded(texts: int) -> None:
             bar.update(task, description=f"{title}: encoding", detail=f"{texts:,} texts")
-            if interrupted():
-                if not run.processes.several:  # others are encoding too
-                    run.save(checkpoint)
+            if interrupted() and not run.processes.several:  # others wait for this process's texts
+                run.save(checkpoint)
                 raise _stopped(title)
 
         for step in leader.steps(on_encoded):

@@ -27,7 +27,7 @@ from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
 from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
-from textgraft.training.mirrored_calls import Mirrored, answer
+from textgraft.training.shared_calls import Shared, take_part
 
 TRAIN, EACH = "train", "each"
 """What process 0 asks of the others: to take part in a training, or to make some of several calls."""
@@ -224,19 +224,19 @@ class _Announced:
     def __call__(self, model: Model) -> Scores:
         scores: Scores | None = None
         try:
-            mirrored: Any = Mirrored(model, self._run, self._processes) if self._run.engine.in_parts else model
-            scores = self._validate(mirrored)
+            shared: Any = Shared(self._run)
+            scores = self._validate(shared)
         finally:
             self._processes.from_first(("scores", scores))
         return scores
 
 
 def _received(run: Run, processes: Processes) -> Callable[[Model], Scores]:
-    """The validation of another process: it computes its part of a sharded model until there are scores."""
+    """The validation of another process: it takes part in the model's calls until there are scores."""
 
     def validate(model: Model) -> Scores:
         while (message := processes.from_first())[0] != "scores":
-            answer(message, run)
+            take_part(message, run)
         scores: Scores | None = message[1]
         if scores is None:
             raise UserError("the validation of process 0 has failed.")

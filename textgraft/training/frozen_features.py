@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 import torch
 from torch import Tensor
 
+from textgraft.core.processes import ALONE, Processes
 from textgraft.data.batch import Batch
 from textgraft.data.streams.base import ExampleStream, Stream
 from textgraft.heads.classification import ClassificationHead
@@ -18,7 +19,12 @@ MAX_BYTES = 1 << 30
 
 
 def extract_frozen_features(
-    model: Model, stream: Stream, steps: int, precision: str, on_progress: ProgressCallback = no_progress
+    model: Model,
+    stream: Stream,
+    steps: int,
+    precision: str,
+    processes: Processes,
+    on_progress: ProgressCallback = no_progress,
 ) -> Tensor | None:
     """The head's input for each example of a stream, computed once for a whole phase.
 
@@ -27,6 +33,7 @@ def extract_frozen_features(
         stream: The training examples.
         steps: Number of optimizer steps in the phase.
         precision: A name of nn.cpu.precision.
+        processes: Of the training; each encodes its share of the examples.
         on_progress: Called with the number of examples that are done.
 
     Returns:
@@ -38,7 +45,10 @@ def extract_frozen_features(
         return None
     if steps <= stream.length(0) or 4 * len(stream.sequences) * model.head.width > MAX_BYTES:
         return None
-    return extract_features(model, stream.sequences, stream.pad_id, precision, on_progress=on_progress)
+    if len(stream.sequences) < processes.size:
+        processes = ALONE
+    own = stream.sequences[processes.share(len(stream.sequences))]
+    return processes.rows(extract_features(model, own, stream.pad_id, precision, on_progress=on_progress))
 
 
 def _is_constant(model: Model) -> bool:

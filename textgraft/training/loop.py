@@ -209,7 +209,8 @@ class Run:
         slot = self._time_slot(settings.minutes) if settings.minutes is not None else None
 
         started = time.perf_counter()
-        features = extract_frozen_features(self.model, self.stream, total, self.precision, on_progress)
+        readers = ALONE if self.engine.in_parts else self.processes  # all have to compute a model in parts together
+        features = extract_frozen_features(self.model, self.stream, total, self.precision, readers, on_progress)
         at.seconds += time.perf_counter() - started
 
         def done() -> float:
@@ -329,7 +330,7 @@ class Run:
                     f"{len(batch.ids)} contiguous streams of text are too few for {self.processes.size} processes."
                 )
                 raise UserError(message, remedy="Start fewer processes, or give more text or a larger batch_size.")
-            yield batch.share(self.processes.rank, self.processes.size)
+            yield batch.share(self.processes)
 
     def _divide_and_clip(self, count: int) -> float:
         """Turn the gradient of the sum into that of the mean, and clip it; returns its global norm before clipping."""
@@ -449,8 +450,7 @@ class Run:
         """This process's rows of the state of all contiguous streams."""
         if not state.ndim:
             return state.to(self.device)
-        rows, rank, size = len(state), self.processes.rank, self.processes.size
-        return state[rows * rank // size : rows * (rank + 1) // size].clone().to(self.device)
+        return state[self.processes.share(len(state))].clone().to(self.device)
 
     def _load(self, values: dict[str, Tensor]) -> None:
         with torch.no_grad():

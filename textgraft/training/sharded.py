@@ -23,7 +23,7 @@ from textgraft.models.model import Model
 from textgraft.nn.batch_norm import synchronise
 from textgraft.training.activation_checkpointing import layers
 from textgraft.training.engines import Compute
-from textgraft.training.mirrored_calls import METHODS
+from textgraft.training.shared_calls import METHODS
 
 
 class Sharded:
