@@ -2,7 +2,7 @@
 
     python research/processes.py parity --steps 200 --sizes 2 4
     python research/processes.py crashes --runs 20
-    python research/processes.py throughput --recipe en-gpt-small --seconds 30
+    python research/processes.py throughput --recipe en-gpt-small --seconds 30 [--rows 128]
 
 The trainings of `parity` and `crashes` are those of tests/helpers/several_processes.py, without dropout but in
 `crashes`. Differences are relative to the loss.
@@ -96,18 +96,27 @@ def _wait_for_steps(out: Path, steps: int) -> None:
         time.sleep(0.01)
 
 
-def throughput(recipe: str, seconds: float) -> None:
-    """Tokens a second of a pretraining recipe on one and on two processes of one thread each."""
-    rates = []
-    for size in (1, 2):
-        line = command(size, "worker", "--recipe", recipe, "--seconds", seconds, program=Path(__file__))
-        done = subprocess.run(line, check=True, env=ENVIRONMENT, capture_output=True, text=True)
-        rates.append(json.loads(done.stdout.strip().splitlines()[-1]))
-        print(f"{size} processes: {rates[-1]:,.0f} tokens/s", flush=True)
-    print(f"ratio {rates[1] / rates[0]:.2f}")
+def throughput(recipe: str, seconds: float, rows: int | None) -> None:
+    """Tokens a second of a pretraining recipe on one and on two processes of one thread each.
+
+    Two trainings at the same time that know nothing of each other show what the machine's cores allow.
+    """
+    options = ["worker", "--recipe", recipe, "--seconds", str(seconds), *(["--rows", str(rows)] if rows else [])]
+    one, apart, joined = (
+        sum(_rates(command(size, *options, program=Path(__file__)), times)) for size, times in ((1, 1), (1, 2), (2, 1))
+    )
+    print(f"{recipe}, {rows or 'its own'} rows a batch: one process {one:,.0f} tokens/s")
+    print(f"two trainings at the same time, together {apart / one:.2f} times as many")
+    print(f"one training on two processes {joined / one:.2f} times as many", flush=True)
 
 
-def worker(recipe: str, seconds: float) -> None:
+def _rates(line: Sequence[str], times: int) -> list[float]:
+    """What a command prints last, run so many times at once."""
+    running = [subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) for _ in range(times)]
+    return [json.loads(one.communicate()[0].strip().splitlines()[-1]) for one in running]
+
+
+def worker(recipe: str, seconds: float, rows: int | None) -> None:
     """Train for some seconds, and print the tokens a second on process 0."""
     import torch
     from scale import random_run
@@ -121,7 +130,7 @@ def worker(recipe: str, seconds: float) -> None:
     if not joined.first:
         follow(joined)
         return
-    run = random_run(recipe)
+    run = random_run(recipe, rows)
     with tempfile.TemporaryDirectory() as folder, leading(run, Path(folder) / "none") as leader:
         assert isinstance(leader, Leader)
         steps = leader.steps(lambda count: None)
@@ -144,15 +153,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--recipe", default="en-gpt-small")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rows", type=int, help="of a batch of `throughput`, in place of the recipe's")
     asked = parser.parse_args()
     if asked.verb == "parity":
         parity(asked.steps, asked.sizes, asked.trainings, asked.lr)
     elif asked.verb == "crashes":
         crashes(asked.runs)
     elif asked.verb == "throughput":
-        throughput(asked.recipe, asked.seconds)
+        throughput(asked.recipe, asked.seconds, asked.rows)
     else:
-        worker(asked.recipe, asked.seconds)
+        worker(asked.recipe, asked.seconds, asked.rows)
 
 
 if __name__ == "__main__":

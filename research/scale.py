@@ -68,8 +68,8 @@ class RandomText:
         return np.random.default_rng(start).integers(10, self.size, stop - start)
 
 
-def random_run(name: str) -> Any:
-    """A training of a pretraining recipe's model on random ids."""
+def random_run(name: str, rows: int | None = None) -> Any:
+    """A training of a pretraining recipe's model on random ids, with its own rows a batch or others."""
     import numpy as np
 
     from textgraft.data.streams.base import LanguageModelStream, ScatteredStream, Stream
@@ -81,7 +81,7 @@ def random_run(name: str) -> Any:
     recipe = load_pretrain_recipe(name)
     size = int(recipe.tokenizer["vocab_size"])
     model, corpus = new_language_model(recipe, size, seed=0), RandomText(size)
-    rows, width = recipe.stage.batch_size, recipe.stage.bptt
+    rows, width = rows or recipe.stage.batch_size, recipe.stage.bptt
     stream: Stream
     if "masked" in type(model.head).__name__.lower():
         special, head = np.arange(size) < 10, model.head.config

@@ -126,7 +126,7 @@ THAWING = [
 ]
 CONTRASTIVE = [Phase("vectors", 4, 0.01, contrastive_temperature=0.1), Phase("head", 4, 0.01, trainable=1)]
 FAMILIES = tuple(ENCODERS)
-SCENARIOS = (*FAMILIES, *(f"thawing-{f}" for f in ("lstm", "bert")), "contrastive-bert", "ntasgd-lstm")
+SCENARIOS = (*FAMILIES, *(f"thawing-{f}" for f in ("lstm", "bert")), "contrastive-bert", "ntasgd-lstm", "muon-gpt")
 
 
 def scenario(name: str, dropout: float) -> tuple[Model, list[Phase], Stream, Callable[[Model], Scores]]:
@@ -139,6 +139,8 @@ def scenario(name: str, dropout: float) -> tuple[Model, list[Phase], Stream, Cal
     phase = Phase("all", 1000, 0.005, schedule="constant")
     if way == "ntasgd":
         phase = Phase("all", 1000, 5.0, schedule="constant", optimizer="ntasgd")
+    if way == "muon":
+        phase = Phase("all", 1000, 0.005, schedule="constant", optimizer="muon", weight_decay=0.01)
     if family in ("bert", "bridge"):
         return language_model(family, dropout), [phase], text(family), masked_loss
     corpus: Any = Words(1_000, seed=1)

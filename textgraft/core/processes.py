@@ -104,6 +104,13 @@ class Processes:
             dist.all_reduce(numbers, group=self.control)
         return numbers.tolist()
 
+    def broadcast(self, tensor: Tensor, rank: int) -> Tensor:
+        """The tensor of one process, on all; it is written over on the others."""
+        if self.several:
+            with _translated():
+                dist.broadcast(tensor, src=rank)
+        return tensor
+
     def share(self, count: int) -> slice:
         """This process's part of `count` rows: they are cut into consecutive parts, which differ by one at most."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)

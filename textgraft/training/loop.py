@@ -178,7 +178,7 @@ class Run:
                 checkpoint_activations(model)
 
         self.model = self.engine.begin(choose)
-        return build_optimizer(self.model.layer_groups(), phase)
+        return build_optimizer(self.model.layer_groups(), phase, processes=self.processes)
 
     def _total_steps(self, phase: Phase, first_epoch: int) -> int:
         """Optimizer steps of the phase, at least one; an epoch's last step may have fewer micro-batches."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from textgraft.core.processes import ALONE, Processes
 from textgraft.nn.cpu.precision import resolve
 from textgraft.training.uncompiled_optimizers import AdamW
 
@@ -85,6 +86,9 @@ class Muon(AdamW):
     (Liu et al. 2025, arXiv:2502.16982, equation 4), so that its entries are as large as AdamW's and one rate and one
     weight decay serve both. And the four gates of an LSTM, which lie in one matrix, are orthogonalised as one.
 
+    On several processes, which all have the same gradients, each orthogonalises its share of the matrices and sends it
+    to the others: its time does not depend on the batch, and would be spent on each of them.
+
     `step` sets the gradients of the orthogonal groups to None. A momentum schedule applies to AdamW's groups only.
     """
 
@@ -96,11 +100,13 @@ class Muon(AdamW):
         betas: tuple[float, float] = (0.9, 0.99),
         momentum: float = 0.95,
         weight_decay: float = 0.0,
+        processes: Processes = ALONE,
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, fused=True)
         for group in self.param_groups:
             group.setdefault("orthogonal", False)
             group.setdefault("momentum", momentum)
+        self._processes = processes
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
@@ -109,21 +115,56 @@ class Muon(AdamW):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            for parameter in group["params"] if group["orthogonal"] else ():
-                if parameter.grad is not None:
-                    self._orthogonal_step(parameter, parameter.grad, group)
-                    parameter.grad = None  # AdamW skips parameters without one
+        trained = [
+            (parameter, group)
+            for group in self.param_groups
+            if group["orthogonal"]
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        directions = self._directions([self._momentum(parameter, group) for parameter, group in trained])
+        for (parameter, group), direction in zip(trained, directions, strict=True):
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
+            parameter.add_(direction, alpha=-group["lr"] * RMS * math.sqrt(max(parameter.shape)))
+            parameter.grad = None  # AdamW skips parameters without one
         super().step()
         return loss
 
-    def _orthogonal_step(self, parameter: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[parameter]
+    def _momentum(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Nesterov's momentum of a matrix, after its gradient has been added."""
+        state, grad = self.state[parameter], parameter.grad
+        assert grad is not None
         if not state:
             state["step"] = torch.zeros((), device=parameter.device)  # AdamW expects it when a state is loaded
             state["momentum"] = torch.zeros_like(parameter)
         state["step"] += 1
         momentum = state["momentum"].lerp_(grad, 1 - group["momentum"])
-        direction = orthogonalised(grad.lerp(momentum, group["momentum"]))
-        parameter.mul_(1 - group["lr"] * group["weight_decay"])
-        parameter.add_(direction, alpha=-group["lr"] * RMS * math.sqrt(max(parameter.shape)))
+        return grad.lerp(momentum, group["momentum"])
+
+    def _directions(self, matrices: list[Tensor]) -> list[Tensor]:
+        """The matrices, orthogonalised; each process does some, of about the same work."""
+        processes = self._processes
+        if not processes.several:
+            return [orthogonalised(matrix) for matrix in matrices]
+        owners = _owners([matrix.numel() * min(matrix.shape) for matrix in matrices], processes.size)
+        directions = [
+            orthogonalised(matrix) if owner == processes.rank else torch.empty_like(matrix)
+            for matrix, owner in zip(matrices, owners, strict=True)
+        ]
+        for rank in range(processes.size):
+            numbers = [number for number, owner in enumerate(owners) if owner == rank]
+            if numbers:
+                sent = processes.broadcast(torch.cat([directions[number].flatten() for number in numbers]), rank)
+                parts = sent.split([matrices[number].numel() for number in numbers])
+                for number, part in zip(numbers, parts, strict=True):
+                    directions[number] = part.view_as(matrices[number])
+        return directions
+
+
+def _owners(work: list[int], size: int) -> list[int]:
+    """The process that does each piece of work, largest first, always the one with the least so far."""
+    loads, owners = [0] * size, [0] * len(work)
+    for number in sorted(range(len(work)), key=lambda number: -work[number]):
+        owners[number] = loads.index(min(loads))
+        loads[owners[number]] += work[number]
+    return owners

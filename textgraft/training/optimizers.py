@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from textgraft.core.processes import ALONE, Processes
 from textgraft.encoders.base import LayerGroup
 from textgraft.training.muon import Muon
 from textgraft.training.phases import Phase
@@ -23,7 +24,11 @@ def is_vector(parameter: nn.Parameter) -> bool:
 
 
 def build_optimizer(
-    groups: Sequence[LayerGroup], phase: Phase, *, undecayed: Callable[[nn.Parameter], bool] = is_vector
+    groups: Sequence[LayerGroup],
+    phase: Phase,
+    *,
+    undecayed: Callable[[nn.Parameter], bool] = is_vector,
+    processes: Processes = ALONE,
 ) -> Optimizer:
     """A new optimizer for the layer groups that a phase trains.
 
@@ -35,6 +40,7 @@ def build_optimizer(
         groups: All layer groups of the model, bottom -> top, head last.
         phase: Names the optimizer, its trainable groups, rates and weight decay.
         undecayed: True for a parameter without weight decay.
+        processes: That train copies of the model.
     """
     hidden = _hidden_matrices(groups) if phase.optimizer == "muon" else set()
     param_groups: list[dict[str, Any]] = []
@@ -60,7 +66,7 @@ def build_optimizer(
         case "ntasgd":
             return NTASGD(param_groups)
         case "muon":
-            return Muon(param_groups, betas=phase.betas)
+            return Muon(param_groups, betas=phase.betas, processes=processes)
 
 
 def _hidden_matrices(groups: Sequence[LayerGroup]) -> set[int]:
