@@ -15,6 +15,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests" / "helpers" / "several_processes.py"
 FAMILIES = ("lstm", "bert", "gpt", "transformer_xl", "bridge", "thawing-lstm", "thawing-bert", "contrastive-bert")
+ROUNDS = 3
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
 
 
@@ -99,12 +101,16 @@ def _wait_for_steps(out: Path, steps: int) -> None:
 def throughput(recipe: str, seconds: float, rows: int | None) -> None:
     """Tokens a second of a pretraining recipe on one and on two processes of one thread each.
 
-    Two trainings at the same time that know nothing of each other show what the machine's cores allow.
+    Two trainings at the same time that know nothing of each other show what the machine's cores allow. Medians of
+    ROUNDS rounds, in which the three take turns.
     """
     options = ["worker", "--recipe", recipe, "--seconds", str(seconds), *(["--rows", str(rows)] if rows else [])]
-    one, apart, joined = (
-        sum(_rates(command(size, *options, program=Path(__file__)), times)) for size, times in ((1, 1), (1, 2), (2, 1))
-    )
+    ways = {"one": (1, 1), "apart": (1, 2), "joined": (2, 1)}
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(ROUNDS):
+        for name, (size, times) in ways.items():
+            found[name].append(sum(_rates(command(size, *options, program=Path(__file__)), times)))
+    one, apart, joined = (statistics.median(found[name]) for name in ways)
     print(f"{recipe}, {rows or 'its own'} rows a batch: one process {one:,.0f} tokens/s")
     print(f"two trainings at the same time, together {apart / one:.2f} times as many")
     print(f"one training on two processes {joined / one:.2f} times as many", flush=True)
