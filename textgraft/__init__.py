@@ -18,6 +18,7 @@ _PUBLIC = {
     "tokenize": "textgraft.tasks.language_modeling.tokenize",
     "adapt": "textgraft.tasks.language_modeling.adapt",
     "adapt_parallel": "textgraft.tasks.language_modeling.adapt_parallel",
+    "adapt_streamed": "textgraft.tasks.language_modeling.adapt_streamed",
     "finetune": "textgraft.tasks.classification.finetune",
     "FinetuneOptions": "textgraft.tasks.classification.finetune_options",
     "zero_shot": "textgraft.tasks.classification.zero_shot",

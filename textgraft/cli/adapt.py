@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from textgraft.cli import options as o
+from textgraft.cli import streaming_options as s
 from textgraft.cli.language_model_result import print_language_model
 from textgraft.cli.language_sources import by_language
 from textgraft.cli.resumable import resumable, validate_out
@@ -20,7 +21,7 @@ ALIGNED = "Name two files aligned by line: --parallel en=english.txt --parallel 
 def adapt(
     out: o.OutFolder,
     pool: Annotated[
-        list[Path] | None, typer.Argument(help="Files, folders or globs of text from the domain; labels are ignored.")
+        list[str] | None, typer.Argument(help="Files, folders or globs of text from the domain; labels are ignored.")
     ] = None,
     model: o.DefaultModel = None,
     recipe: o.Recipe = "default",
@@ -37,6 +38,12 @@ def adapt(
             "--parallel", help="Twice, in place of a pool: a language of the model (an XLM) and its side, as en=FILE."
         ),
     ] = None,
+    streaming: s.Streaming = False,
+    source: s.MixedSources = None,
+    weight: s.Weights = None,
+    tokenizer_processes: s.Processes = 1,
+    tokens: s.StreamedTokens = None,
+    valid: s.StreamedHeldOut = None,
     seed: o.Seed = 0,
     precision: o.Precision = "auto",
     device: o.Device = "auto",
@@ -53,6 +60,7 @@ def adapt(
     from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
+    from textgraft.tasks.language_modeling.adapt_streamed import adapt_streamed
     from textgraft.training.settings import Settings
 
     validate_out(out, overwrite)
@@ -67,13 +75,23 @@ def adapt(
     )
     common: dict[str, Any] = {"recipe": recipe, "settings": settings}
     common["context"] = RunContext(show=not quiet, overwrite=overwrite)
+    if streaming:
+        if parallel or encoding or own_vocabulary:
+            message = "--streaming takes no --parallel, --encoding or --own-vocabulary."
+            raise UserError(message, where="--streaming", remedy="Leave them out, or read files (without --streaming).")
+        streamed = s.streamed_text(pool or [], source or [], weight or [], text, tokenizer_processes)
+        with resumable(out):
+            adapt_streamed(streamed, out, model=model, tokens=tokens, valid=valid, **common)
+        print_language_model(out, load_network(out).run, as_json)
+        return
+    s.validate_no_streaming_options(source or [], weight or [], None, tokens=tokens, valid=valid)
     if parallel:
         if pool or own_vocabulary or text or encoding or not model:
             message = "--parallel takes a model, and no pool, --own-vocabulary, --text or --encoding."
             raise UserError(message, where="--parallel", remedy=ALIGNED)
         _adapt_parallel(parallel, out, str(model), common)
     elif pool:
-        texts = o.read_pool(pool, text=text, encoding=encoding) or []
+        texts = o.read_pool([Path(one) for one in pool], text=text, encoding=encoding) or []
         with resumable(out):
             adapt(texts, out, model=model, own_vocabulary=own_vocabulary, **common)
     else:

@@ -1,4 +1,4 @@
-"""Options of `textgraft pretrain --streaming`."""
+"""Options of `textgraft pretrain --streaming` and `textgraft adapt --streaming`."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ StreamedColumn = Annotated[
     str | None,
     typer.Option("--text", "--text-column", help="The column of the texts; else inferred.", rich_help_panel=STREAMING),
 ]
+StreamedTokens = Annotated[
+    float | None,
+    typer.Option("--tokens", min=1, help="Stop after this many tokens of streamed text.", rich_help_panel=STREAMING),
+]
+StreamedHeldOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--valid", help="Files of held-out text; else the first 300 texts of the stream.", rich_help_panel=STREAMING
+    ),
+]
 Processes = Annotated[
     int,
     typer.Option(
@@ -74,9 +84,12 @@ def streamed_text(
     return StreamedText(by_name or list(sources), shares, column, processes)
 
 
-def validate_no_streaming_options(named: Sequence[str], weights: Sequence[str], column: str | None) -> None:
-    """Raise UserError for options that only streamed text has."""
-    for option, value in (("--source", named), ("--weight", weights), ("--text", column)):
+def validate_no_streaming_options(
+    named: Sequence[str], weights: Sequence[str], column: str | None, **others: object
+) -> None:
+    """Raise UserError for options that only streamed text has; `others` by their names."""
+    more = ((f"--{name}", value) for name, value in others.items())
+    for option, value in (("--source", named), ("--weight", weights), ("--text", column), *more):
         if value:
             raise UserError("this option is for streamed text.", where=option, remedy="Add --streaming.")
 

@@ -239,6 +239,20 @@ class Stage:
                 plan = [replace(phase, epochs=phase.epochs * factor) for phase in plan]
         return plan
 
+    def plan_of_tokens(self, num_groups: int, corpus_tokens: int, tokens: float | None) -> list[Phase]:
+        """The phases of a training on text, scaled by one factor to `tokens` tokens in all, if that is given.
+
+        Args:
+            num_groups: Number of the model's layer groups.
+            corpus_tokens: Tokens of an epoch.
+            tokens: Tokens to train on.
+        """
+        phases = self.plan(num_groups)
+        if tokens is None:
+            return phases
+        total = sum(phase.epochs for phase in phases) * corpus_tokens
+        return [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
+
 
 def set_trainable(groups: Sequence[LayerGroup], phase: Phase) -> list[LayerGroup]:
     """Set `requires_grad` so that exactly the groups of a phase are trained.

@@ -16,12 +16,14 @@ from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
 from textgraft.core.memory import keep_freed_memory
 from textgraft.data.examples import validate_not_single_text
+from textgraft.data.streams.blocks import BlockCorpus, by_blocks, in_use
 from textgraft.data.streams.shards import Corpus
 from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import default_models_for
 from textgraft.models.model import Model, build_unfilled, graft, with_dropout
 from textgraft.nn.embedding import AdaptiveEmbedding
+from textgraft.tasks.language_modeling.streamed_text import amount_of
 from textgraft.text.byte_level import BytePairTokenizer
 from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
@@ -93,10 +95,10 @@ def adapt(
         UserError: `out` exists, there is too little text, or `model` is not a language model.
     """
     out = Path(out)
-    validate_not_single_text(texts, name="texts")
     context, settings = prepared(context, settings or Settings())
     if not reuse:
         validate_new_path(out, context.overwrite)
+    validate_not_single_text(texts, name="texts")
     model = model or default_models_for(texts).alone
     plan = _plan(texts, model, recipe, own_vocabulary, settings)
     if reuse and out.exists() and _is_result_of(plan.key, out, context.overwrite):
@@ -105,9 +107,9 @@ def adapt(
         folder = work_folder(out, plan.identity)
         tokenizer = _own_tokenizer(texts, plan.source.tokenizer, folder / "tokenizer.json")
         plan = replace(plan, source=move_to_vocabulary(plan.source, tokenizer))
-    train, valid = held_out(texts, plan.source.tokenizer)
+    train, held = held_out(texts, plan.source.tokenizer)
     data = {"texts": len(texts), "sha256": plan.identity["texts"], "tokens": train.num_tokens}
-    return train_and_save(plan, train, valid, out, data=data, settings=settings, context=context)
+    return train_and_save(plan, train, held, out, data=data, settings=settings, context=context)
 
 
 def train_and_save(
@@ -125,16 +127,19 @@ def train_and_save(
     """
     source, stage = plan.source, plan.stage
     adapted = with_dropout_of(stage, source.model)
-    stream = plan.objective.stream(adapted, train, source.tokenizer, stage, settings.seed)
+    stream = by_blocks(plan.objective.stream(adapted, train, source.tokenizer, stage, settings.seed), train)
     validate = plan.objective.validator(adapted, valid, source.tokenizer, tokens=math.inf)
     shown: dict[str, Any] = {"title": "adapt", "show": context.show}
     folder = work_folder(out, plan.identity)
     source.model.to(resolve_device(settings.device))
     before = held_out_scores(validate, source.model, valid.num_tokens, **shown)
-    run = Run(adapted, stage.plan(len(adapted.layer_groups())), stream, settings.of(stage), validate)
-    with keep_freed_memory():
+    phases = stage.plan_of_tokens(len(adapted.layer_groups()), train.num_tokens, plan.tokens)
+    run = Run(adapted, phases, stream, settings.of(stage), validate)
+    with keep_freed_memory(), in_use(train):
         drive(run, folder / "checkpoint.safetensors", **shown)
     after = held_out_scores(validate, adapted, valid.num_tokens, **shown)
+    if isinstance(train, BlockCorpus):
+        data = data | amount_of(train)
     about: dict[str, Any] = {"data": data, "recipe": plan.recipe, "settings": settings.of(stage)}
     record = provenance(stage="adapt", name=out.name, base=source.run, **about)
     record |= {"tokens_seen": run.progress.tokens, "seconds": run.progress.seconds, "history": run.progress.history}
@@ -157,7 +162,10 @@ def validate_adapt(
 
 @dataclass(frozen=True)
 class Plan:
-    """An adaptation before training; `identity` is everything that the result depends on, `key` its hash."""
+    """An adaptation before training, to a number of `tokens` or the recipe's epochs.
+
+    `identity` is everything that the result depends on, `key` its hash.
+    """
 
     source: Artifact
     objective: Objective
@@ -165,6 +173,7 @@ class Plan:
     stage: Stage
     own_vocabulary: bool
     identity: dict[str, Any]
+    tokens: float | None = None
 
     @property
     def key(self) -> str:

@@ -36,7 +36,7 @@ from textgraft.training.driver import drive, held_out_scores, put_in_place, vali
 from textgraft.training.loop import Run, load_values
 from textgraft.training.neighbour_attention import init_neighbour_attention, validate_position_table
 from textgraft.training.objectives import Objective, objective
-from textgraft.training.phases import STRICT, Phase, Stage
+from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
 from textgraft.training.run_lock import exclusive
@@ -238,7 +238,7 @@ def pretrain(
     task_objective = objective(language_model, plan.name)
     _validate_held_out(corpora, language_model, tok, task_objective, plan.stage)
     stream = by_blocks(task_objective.stream(language_model, train, tok, plan.stage, settings.seed), train)
-    phases = _phases(plan.stage, language_model, train.num_tokens, tokens)
+    phases = plan.stage.plan_of_tokens(len(language_model.layer_groups()), train.num_tokens, tokens)
     validate = task_objective.validator(language_model, held, tok, tokens=VALIDATION_TOKENS)
     run = Run(language_model, phases, stream, settings, validate)
     with keep_freed_memory(), in_use(train):
@@ -303,15 +303,6 @@ def _run_identity(
         "tokens": tokens,
         **({"model": weights_hash(before.model), "vocabulary": before.tokenizer.fingerprint} if before else {}),
     }
-
-
-def _phases(stage: Stage, model: Model, corpus_tokens: int, tokens: float | None) -> list[Phase]:
-    """The stage's phases, scaled by the same factor to `tokens` tokens in all, if that is given."""
-    phases = stage.plan(len(model.layer_groups()))
-    if tokens is None:
-        return phases
-    total = sum(phase.epochs for phase in phases) * corpus_tokens
-    return [replace(phase, epochs=phase.epochs * tokens / total) for phase in phases]
 
 
 def _validate_held_out(

@@ -41,7 +41,7 @@ TOKENIZER_TEXTS = 20_000
 
 @dataclass(frozen=True)
 class StreamedText:
-    """Sources that `pretrain` reads while it trains, in constant memory and without writing them to disk.
+    """Sources that `pretrain` and `adapt` read while they train, in constant memory and without writing them to disk.
 
     Formats are plain text (a text per line), JSON lines and Parquet. Files are read in another random order in each
     pass, documents in their order within a file, and shuffled within blocks of tokens.
@@ -142,6 +142,10 @@ class StreamedText:
         names = [f"{name}: {_shown(a)}" if len(named) > 1 else _shown(a) for name in named for a in _each(named[name])]
         return ListedText(reading, held, {name: list(files.values()) for name, files in found.items()}, names)
 
+    def first_texts(self, count: int = 50) -> list[str]:
+        """Some texts from the beginning of the stream."""
+        return self.listed(None, tokens=None, seed=0).first_texts(count)
+
 
 @dataclass(frozen=True)
 class ListedText:
@@ -183,14 +187,18 @@ class ListedText:
         """Train a tokenizer on the first texts of the stream, which a warning says."""
         message = f"the tokenizer is trained on the first {TOKENIZER_TEXTS:,} texts; name another one with tokenizer=…."
         warnings.warn(message, stacklevel=3)
-        return Tokenizer.train(islice(self._first_pass(), TOKENIZER_TEXTS), **settings)
+        return Tokenizer.train(self._first_pass(TOKENIZER_TEXTS), **settings)
 
-    def _first_pass(self) -> Iterator[str]:
-        """Texts of the stream until every source has been read once."""
+    def first_texts(self, count: int) -> list[str]:
+        """The first texts of the stream."""
+        return list(self._first_pass(count))
+
+    def _first_pass(self, count: int) -> Iterator[str]:
+        """The first texts of the stream, at most until every source has been read once."""
         sources = self.reading.sources
         stream = documents(sources, (At(),) * len(sources), self.reading.seed)
         once = takewhile(lambda item: any(at.passes == 0 for at in item[1]), stream)
-        return (text for text, _ in once)
+        return islice((text for text, _ in once), count)
 
     def corpora(self, tokenizer: Tokenizer, folder: Path, *, seed: int, show: bool) -> Corpora:
         """The training text block by block, and the held-out text as token shards in `folder`."""

@@ -1,4 +1,4 @@
-"""`pretrain --streaming` from the command line."""
+"""`pretrain --streaming` and `adapt --streaming` from the command line."""
 
 from __future__ import annotations
 
@@ -52,3 +52,29 @@ def test_mistakes(arguments: list[str], parts: list[str], desk: Desk, tmp_path: 
 @pytest.mark.parametrize("option", [["--source", "a=b"], ["--weight", "a=1"], ["--text", "body"]])
 def test_options_of_streamed_text_only(option: list[str], desk: Desk, tmp_path: Path, run: Program) -> None:
     run("pretrain", desk / "pool.txt", "--out", tmp_path / "lm", *option).mistake(option[0], "Add --streaming")
+
+
+@pytest.mark.slow
+def test_adapt_to_streamed_text(desk: Desk, tmp_path: Path, run: Program) -> None:
+    command = ["adapt", "--streaming", desk / "pool.txt", "--model", desk.lm, "--tokens", "3000", "--quiet", "--json"]
+    done = run(*command, "--tokenizer-processes", "0", "--out", tmp_path / "adapted")
+    assert (done.code, done.err) == (0, ""), done
+    assert load_network(tmp_path / "adapted").run["data"]["sources"] == ["pool.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--streaming", "POOL"], ["no known end", "--tokens"]),
+        (["--streaming", "POOL", "--tokens", "900", "--own-vocabulary"], ["--own-vocabulary", "without --streaming"]),
+        (["--streaming", "POOL", "--encoding", "utf-16"], ["--encoding", "without --streaming"]),
+        (["--streaming", "s3://bucket/texts", "--tokens", "500"], ["s3://bucket/texts"]),
+        (["POOL", "--source", "a=POOL"], ["--source", "Add --streaming"]),
+        (["POOL", "--valid", "POOL"], ["--valid", "Add --streaming"]),
+    ],
+)
+def test_mistakes_of_adapting(arguments: list[str], parts: list[str], desk: Desk, tmp_path: Path, run: Program) -> None:
+    given = [argument.replace("POOL", str(desk / "pool.txt")) for argument in arguments]
+    with unchanged(tmp_path):
+        done = run("adapt", *given, "--model", desk.lm, "--out", tmp_path / "adapted")
+    done.mistake(*parts)
