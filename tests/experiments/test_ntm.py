@@ -159,7 +159,7 @@ def test_every_network_learns_short_copies(name: str) -> None:
     task = replace(TASKS["copy"], trained=(1, 2))
     config = replace(new_network(name, task, NTMOptions()).config, slots=8, width=10, controller_dim=64)
     torch.manual_seed(0)
-    costs = [step.bits for step in Training(NTM(config), task, learning_rate=1e-2).run(150)]
+    costs = [step.bits for step in Training(NTM(config), task, steps=150, learning_rate=1e-2).run()]
     assert np.mean(costs[-20:]) < 0.7 * np.mean(costs[:20])
 
 

@@ -39,13 +39,14 @@ def check(
     from textgraft.data import overview as overviews
     from textgraft.data import problems as found
     from textgraft.data.checks import check as find_problems
+    from textgraft.data.large_files import read_large
 
     columns = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind, "label_separator": label_separator}
     columns |= {"encoding": encoding, "delimiter": delimiter}
     files = {"training": file, "validation": valid, "test": test}
-    parts = o.read_parts(files, **columns)
+    parts = o.parts_of(files, read_large, columns)
     if unlabelled is not None:
-        parts["unlabelled"] = o.read_file(unlabelled, text=text, encoding=encoding)
+        parts["unlabelled"] = read_large(unlabelled, text=text, encoding=encoding)
     problems = find_problems(
         parts["training"],
         valid=parts.get("validation"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,6 +156,15 @@ def read_file(path: Path, **columns: Any) -> Examples:
 
 def read_parts(paths: Mapping[str, Path | None], **columns: Any) -> dict[str, Examples]:
     """Return the examples of each part of the data that has a path, by name; the others read as the first."""
+    from textgraft.data.readers import read
+
+    return parts_of(paths, read, columns)
+
+
+def parts_of(
+    paths: Mapping[str, Path | None], reader: Callable[..., Examples], columns: Mapping[str, Any]
+) -> dict[str, Examples]:
+    """`read_parts` by `textgraft.read` or a function like it."""
     from textgraft.data.held_out import read_held_out
 
     given = {name: value for name, value in columns.items() if value is not None}
@@ -163,7 +172,7 @@ def read_parts(paths: Mapping[str, Path | None], **columns: Any) -> dict[str, Ex
     for name, path in paths.items():
         if path is not None:
             first = next(iter(parts.values()), None)
-            parts[name] = read_file(path, **given) if first is None else read_held_out(path, first, **given)
+            parts[name] = reader(path, **given) if first is None else read_held_out(path, first, reader=reader, **given)
     return parts
 
 

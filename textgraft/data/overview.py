@@ -6,6 +6,7 @@ Columns and kinds of label may have been guessed; the overview shows the result 
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -53,7 +54,7 @@ class Overview:
 
 def overview(part: Examples) -> Overview:
     """Summarise a data set."""
-    lengths = [len(text) for text in part.texts] or [0]
+    lengths = array("q", (len(text) for text in part.texts)) or [0]
     quantities = [value for value in part.labels or () if isinstance(value, float) and not math.isnan(value)]
     labels: dict[str, int] = {}
     if part.labels is not None and target_of(part).has_classes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +85,16 @@ def read(
     columns = list(dict.fromkeys(column for _, row in numbered_rows for column in row))
     id_column = find_column(columns, id, ID_NAMES, "the id", name)
     table = [row for _, row in numbered_rows]
-    unread = columns_without_content(columns, table)
     in_memory = isinstance(table[0].get("text"), Choice)
     if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
         answer = label if label is None or isinstance(label, str) else ",".join(label)
         texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=answer)
         kind = "choice"
     else:
-        label_columns = find_label_columns(columns, label, name)
-        if not label_columns and text2 is None:
-            label_columns = _guessed_label([c for c in columns if c not in unread], table, text, id_column, name)
-        texts, text_columns = _texts(columns, table, cells, (text, text2), (*label_columns, id_column, *unread))
-        label_columns = tuple(column for column in label_columns if column not in text_columns)
+        layout = layout_of(columns, table, name, (text, text2), label, id_column)
+        label_columns = layout.labels
+        values = [[row.get(column) for row in table] for column in layout.texts]
+        texts = cells.pairs(*values) if len(values) == 2 else cells.texts(*values)
         labels = None
         if label_columns:
             labels, kind = read_labels(table, label_columns, cells, "choice" if in_memory else kind, label_separator)
@@ -103,13 +102,58 @@ def read(
                 remedy = "Check that it is the right column."
                 raise UserError(f"the label column '{label_columns[0]}' is empty.", where=name, remedy=remedy)
         else:
-            warn_of_marks(table, columns, (*text_columns, id_column), name)
+            warn_of_marks(table, columns, (*layout.texts, id_column), name)
     ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table are.
+
+    Attributes:
+        texts: The column of the texts, or the two columns of pairs.
+        labels: The column of labels, a column for each label, or none.
+    """
+
+    texts: Sequence[str]
+    labels: tuple[str, ...]
+
+
+def layout_of(
+    columns: Sequence[str],
+    table: Sequence[Mapping[str, Any]],
+    source: str,
+    texts: tuple[str | None, str | None],
+    label: str | Sequence[str] | None,
+    id_column: str | None,
+) -> Layout:
+    """Find the columns of texts and labels, by their names and, where these do not decide, their values.
+
+    Args:
+        columns: Names of all columns.
+        table: The rows, or the first of them.
+        source: Name of the data for messages.
+        texts: Names that the user gave of the text and of the second text of pairs.
+        label: Name or names that the user gave of the label.
+        id_column: The column of the ids.
+
+    Raises:
+        UserError: A named column does not exist, or it is unclear which one is the text.
+    """
+    unread = columns_without_content(columns, table)
+    labels = find_label_columns(columns, label, source)
+    if not labels and texts[1] is None:
+        labels = _guessed_label([c for c in columns if c not in unread], table, texts[0], id_column, source)
+    others = (*labels, id_column, *unread)
+    found: Sequence[str] = find_pair_columns(columns, *texts, others, source) or (
+        find_text_column(columns, texts[0], others, source),
+    )
+    return Layout(found, tuple(column for column in labels if column not in found))
+
+
 def _guessed_label(
-    columns: Sequence[str], table: Sequence[dict[str, Any]], text: str | None, id_column: str | None, source: str
+    columns: Sequence[str], table: Sequence[Mapping[str, Any]], text: str | None, id_column: str | None, source: str
 ) -> tuple[str, ...]:
     """The label column guessed by its values, with a warning; none if unclear.
 
@@ -125,20 +169,6 @@ def _guessed_label(
     message = f"{source}: the values of '{guessed}' are read as the labels. Name another column with label=…."
     warnings.warn(message, stacklevel=3)
     return (guessed,)
-
-
-def _texts(
-    columns: Sequence[str],
-    table: Sequence[dict[str, Any]],
-    cells: Cells,
-    names: tuple[str | None, str | None],
-    others: Sequence[str | None],
-) -> tuple[list[str], Sequence[str]]:
-    """The texts or pairs of a table, and their columns."""
-    pair = find_pair_columns(columns, *names, others, cells.source)
-    text_columns = pair or (find_text_column(columns, names[0], others, cells.source),)
-    values = [[row.get(column) for row in table] for column in text_columns]
-    return cells.pairs(*values) if pair else cells.texts(*values), text_columns
 
 
 def read_texts(

@@ -312,6 +312,8 @@ class Training:
     Args:
         model: The network.
         task: The task.
+        steps: Number of steps in all. In their second half the learning rate falls to 0 in a line, without which the
+            cost keeps rising and falling by several bits.
         batch_size: Sequences a step.
         learning_rate: Of Adam (the paper: RMSprop with momentum 0.9).
         seed: Seed of the sequences.
@@ -320,6 +322,7 @@ class Training:
 
     model: NTM
     task: Task
+    steps: int
     batch_size: int = 16
     learning_rate: float = 1e-3
     seed: int = 0
@@ -328,9 +331,11 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.learning_rate)
 
-    def run(self, steps: int) -> Iterator[Progress]:
-        """Train until so many steps are done."""
-        while self.step < steps:
+    def run(self) -> Iterator[Progress]:
+        """Train to the end."""
+        while self.step < self.steps:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate * min(1.0, 2 * (1 - self.step / self.steps))
             sequences = self.task.training_batch(np.random.default_rng((self.seed, self.step)), self.batch_size)
             cost = bits(self.model, sequences)[0].mean()
             self.optimizer.zero_grad()

@@ -140,12 +140,12 @@ def train(
     Returns:
         The learning curve, [sequences, mean bits a sequence] for each POINT_EVERY steps, and the duration in seconds.
     """
-    training = Training(network, task, options.batch_size, options.learning_rate, options.seed)
+    training = Training(network, task, options.steps, options.batch_size, options.learning_rate, options.seed)
     curve, seconds = _restored(training, checkpoint)
     with Bar(show=bool(title)) as bar:
         bar_task = bar.add_task(title, total=options.steps, completed=training.step)
         began = time.monotonic()
-        steps = training.run(options.steps)
+        steps = training.run()
         while part := list(islice(steps, POINT_EVERY)):
             curve.append([part[-1].sequences, float(np.mean([step.bits for step in part]))])
             bar.update(bar_task, completed=training.step, description=f"{title} {curve[-1][1]:.3f} bits a sequence")

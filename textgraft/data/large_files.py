@@ -1,0 +1,121 @@
+"""Files of texts that are read without keeping the texts in memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from textgraft.core.errors import UserError
+from textgraft.data.annotation_tools import is_rejected
+from textgraft.data.columns import ID_NAMES, Cells, find_column
+from textgraft.data.examples import Examples, Label, TargetKind
+from textgraft.data.huggingface_datasets import is_dataset
+from textgraft.data.label_columns import read_labels, warn_of_marks
+from textgraft.data.multiple_choice import looks_like_choices
+from textgraft.data.readers import layout_of, read
+from textgraft.data.tables import Row, located, rows, unit_of, why_empty
+from textgraft.data.texts_on_disk import TextsOnDisk
+
+LARGE = 1 << 26
+"""Bytes of a file from which on its texts stay on disk."""
+_REJECTION = ("answer", "_task_hash")
+"""The columns by which an annotation tool says that an example is rejected."""
+HEAD = 10_000
+"""Rows whose values decide columns that names do not."""
+
+
+def read_large(
+    source: str | Path,
+    *,
+    text: str | None = None,
+    text2: str | None = None,
+    label: str | Sequence[str] | None = None,
+    id: str | None = None,
+    kind: TargetKind | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    label_separator: str | None = None,
+) -> Examples:
+    """`textgraft.read`, with the texts of a file of LARGE bytes or more on disk (data.texts_on_disk).
+
+    In memory are a few bytes a text, and ids. It differs from `read` where no name and no value of the first HEAD rows
+    tells which column is which. Folders, data sets and questions with options are in memory.
+
+    Args:
+        source: Path of a file.
+        text, text2, label, id, kind, encoding, delimiter, label_separator: As for `textgraft.read`.
+
+    Raises:
+        UserError: As `textgraft.read`.
+    """
+    options: dict[str, Any] = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind}
+    options |= {"encoding": encoding, "delimiter": delimiter, "label_separator": label_separator}
+    path = Path(source)
+    if path.is_dir() or is_dataset(path) or (path.is_file() and path.stat().st_size < LARGE):
+        return read(source, **options)
+    path = located(path)
+    name, unit = str(path), unit_of(path, delimiter)
+    numbered = rows(path, encoding=encoding, delimiter=delimiter)
+    head = list(islice(numbered, HEAD))
+    if not head:
+        remedy = "Check that it is the right file: one text per row, and a label beside each for training."
+        raise UserError(why_empty(path), where=name, remedy=remedy)
+    table = [row for _, row in head]
+    columns = list(dict.fromkeys(column for row in table for column in row))
+    if kind == "choice" or (kind is None and looks_like_choices(columns, text, text2)):
+        return read(source, **options)
+    id_column = find_column(columns, id, ID_NAMES, "the id", name)
+    layout = layout_of(columns, table, name, (text, text2), label, id_column)
+    lines, texts = array("q"), TextsOnDisk(pairs=len(layout.texts) == 2)
+    ids: list[str] | None = None if id_column is None else []
+    answers: list[Mapping[str, Any]] = []
+    shared = _SharedRows(layout.labels)
+    for number, row in _counted(chain(head, numbered), lines):
+        cells = Cells(name, unit, [number])
+        values = [[row.get(column)] for column in layout.texts]
+        texts.append((cells.pairs(*values) if len(values) == 2 else cells.texts(*values))[0])
+        if ids is not None and id_column is not None:
+            ids += cells.texts([row.get(id_column)])
+        if layout.labels:
+            answers.append(shared.of(row))
+    labels = None
+    if layout.labels:
+        labels, kind = read_labels(answers, layout.labels, Cells(name, unit, lines), kind, label_separator)
+        if labels is None and label is not None:
+            remedy = "Check that it is the right column."
+            raise UserError(f"the label column '{layout.labels[0]}' is empty.", where=name, remedy=remedy)
+    else:
+        warn_of_marks(table, columns, (*layout.texts, id_column), name)
+    labels = None if labels is None else _shared(labels)
+    return Examples(texts, labels, kind if labels is not None else None, ids, lines, name, unit)
+
+
+class _SharedRows:
+    """The cells of rows that labels are read from, as rows of these columns alone; equal ones are one object."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns, self._known = columns, dict[Any, Mapping[str, Any]]()
+
+    def of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The cells of a row."""
+        columns = [*self._columns, *(_REJECTION if is_rejected(row) else ())]
+        cells = {column: row.get(column) for column in columns}
+        try:  # 1, 1.0 and True are equal, and other labels
+            return self._known.setdefault(tuple((column, type(cell), cell) for column, cell in cells.items()), cells)
+        except TypeError:  # a list of labels
+            return cells
+
+
+def _shared(labels: Sequence[Label]) -> list[Label]:
+    """The labels, of which equal ones are one object."""
+    known: dict[Label, Label] = {}
+    return [known.setdefault(label, label) for label in labels]
+
+
+def _counted(numbered: Iterator[Row], lines: array[int]) -> Iterator[Row]:
+    for number, row in numbered:
+        lines.append(number)
+        yield number, row
