@@ -12,13 +12,17 @@ import sqlite3
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from textgraft.core.errors import UserError
+from textgraft.data import large_files
 from textgraft.data.checks import check
+from textgraft.data.examples import Examples
 from textgraft.data.readers import read, read_texts
 from textgraft.data.squad import read_squad
 from textgraft.data.tagged import FORMATS, TagReading, format_name, read_tagged
@@ -33,7 +37,7 @@ from textgraft.tasks.export import export
 from textgraft.text.pretrained_folder import read_pretrained
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.recipes import load_recipe
-from textgraft.word_embeddings.formats import convert_vectors, load_vectors
+from textgraft.word_embeddings.formats import VectorSource, convert_vectors, load_vectors
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "helpers"))
 
@@ -148,14 +152,30 @@ def binary_tables(folder: Path) -> dict[str, bytes]:
 
 def use_table(path: Path) -> None:
     """What `check`, `predict` and `pretrain` do with a table."""
-    check(path)
+    check(read_both(path))
     for row in read_rows(path):
         _ = row.text
     list(read_texts(path))
 
 
+def read_both(path: Path) -> Examples:
+    """The examples of a file; they and its refusal are the same with the texts on disk."""
+    large_files.LARGE = 0
+    try:
+        examples = read(path)
+    except UserError as refused:
+        with suppress(UserError):
+            large_files.read_large(path)
+            raise AssertionError(f"read_large reads what read refuses: {refused}") from refused
+        raise
+    kept = large_files.read_large(path)
+    assert (list(kept.texts), kept.labels, kept.kind) == (list(examples.texts), examples.labels, examples.kind)
+    assert (kept.ids, kept.unit, list(kept.lines or ())) == (examples.ids, examples.unit, list(examples.lines or ()))
+    return kept
+
+
 def use_examples(path: Path) -> None:
-    examples = read(path)
+    examples = read_both(path)
     assert len(examples.texts) == len(examples.labels or examples.texts)
 
 
@@ -188,7 +208,7 @@ def use_squad(path: Path) -> None:
 def use_vectors(path: Path) -> None:
     vectors = load_vectors(path, errors="replace")
     vectors.vectors(["the", "unseen"])
-    convert_vectors(path, path.with_suffix(".copy"), to="word2vec", errors="replace", overwrite=True)
+    convert_vectors(VectorSource(path, errors="replace"), path.with_suffix(".copy"), to="word2vec", overwrite=True)
 
 
 def use_tokenizer(path: Path) -> None:
