@@ -41,6 +41,14 @@ from textgraft.training.engines import Engine, Single, nothing
 from textgraft.training.frozen_features import extract_frozen_features, with_features
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
 from textgraft.training.phases import Phase, set_trainable
+from textgraft.training.run_state import (
+    encoder_state,
+    encoder_tensors,
+    load_optimizer,
+    load_values,
+    optimizer_tensors,
+    under,
+)
 from textgraft.training.settings import Settings
 
 Scores = dict[str, float]
@@ -155,7 +163,7 @@ class Run:
             )
             self.optimizer, self.state = None, None
         if self.best:
-            self._load(self.best)
+            load_values(self.model, self.best, self.engine.like)
         self.model = self.engine.end()
         if self.settings.activation_checkpointing:
             from textgraft.training.activation_checkpointing import keep_activations
@@ -402,18 +410,13 @@ class Run:
 
     def collect(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values of the whole state. All processes have to call it at the same time."""
-        tensors = {f"model.{n}": t for n, t in self.model.values().items()}
-        tensors |= {f"best.{n}": t for n, t in self.best.items()}
-        groups: list[dict[str, Any]] | None = None
+        parts: dict[str, dict[str, Tensor]] = {"model": self.model.values(), "best": self.best}
         if self.optimizer is not None:
-            saved = self.optimizer.state_dict()
-            groups = saved["param_groups"]
-            for index, slots in saved["state"].items():
-                tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
-        tensors = self.engine.whole(tensors)
+            parts["optimizer"] = optimizer_tensors(self.optimizer)
+        tensors = self.engine.whole({f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()})
+        tensors |= {f"state.{name}": t for name, t in encoder_tensors(self.state, self.processes).items()}
         tensors["rng"] = self.rng
-        for i, layer in enumerate(self.state or ()):
-            tensors |= {f"state.{i}.{j}": self.processes.rows(t) for j, t in enumerate(layer)}
+        groups = None if self.optimizer is None else self.optimizer.state_dict()["param_groups"]
         state = {"progress": asdict(self.progress), "optimizer": groups}
         if isinstance(self.stream, Seekable):
             state["cursor"] = self.stream.cursor(self._first_epoch() + self.progress.epoch, self.progress.batch)
@@ -431,31 +434,12 @@ class Run:
         self.progress = Progress(**state["progress"])
         if isinstance(self.stream, Seekable):
             self.stream.seek(state["cursor"])
-        load_values(self.model, _under(tensors, "model."))
-        self.best, self.rng = _under(tensors, "best."), tensors["rng"]
-        layers: dict[str, list[Tensor]] = {}
-        for name, value in _under(tensors, "state.").items():
-            layers.setdefault(name.split(".")[0], []).append(value)
-        self.state = tuple(tuple(self._own_rows(t) for t in layers[str(i)]) for i in range(len(layers))) or None
+        load_values(self.model, under(tensors, "model."))
+        self.best, self.rng = under(tensors, "best."), tensors["rng"]
+        self.state = encoder_state(under(tensors, "state."), self.processes, self.device)
         if state["optimizer"] is not None:
             self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
-            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-            saved: dict[int, dict[str, Tensor]] = {}
-            for name, value in _under(tensors, "optimizer.").items():
-                index, slot = name.split(".", 1)
-                saved.setdefault(int(index), {})[slot] = self.engine.like(value, parameters[int(index)])
-            self.optimizer.load_state_dict({"state": saved, "param_groups": state["optimizer"]})
-
-    def _own_rows(self, state: Tensor) -> Tensor:
-        """This process's rows of the state of all contiguous streams."""
-        if not state.ndim:
-            return state.to(self.device)
-        return state[self.processes.share(len(state))].clone().to(self.device)
-
-    def _load(self, values: dict[str, Tensor]) -> None:
-        with torch.no_grad():
-            for name, target in self.model.values().items():
-                target.copy_(self.engine.like(values[name], target))
+            load_optimizer(self.optimizer, under(tensors, "optimizer."), state["optimizer"], self.engine.like)
 
 
 def _validate_finite(value: float, name: str, place: str) -> None:
@@ -465,14 +449,3 @@ def _validate_finite(value: float, name: str, place: str) -> None:
             where=place,
             remedy="Lower the learning rate (textgraft lr-find shows where the loss diverges) or clip gradients.",
         )
-
-
-def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def load_values(model: Model, values: dict[str, Tensor]) -> None:
-    """Copy saved weights by name into the model."""
-    with torch.no_grad():
-        for name, target in model.values().items():
-            target.copy_(values[name])

@@ -29,8 +29,9 @@ from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.driver import drive
 from textgraft.training.frozen_features import has_same_encoder
-from textgraft.training.loop import Run, Scores, load_values
+from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
+from textgraft.training.run_state import load_values
 from textgraft.training.settings import Settings
 
 

@@ -33,13 +33,14 @@ from textgraft.tasks.language_modeling.streamed_text import StreamedText, amount
 from textgraft.tasks.language_modeling.token_shards import Corpora
 from textgraft.text.tokenizer import Tokenizer
 from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
-from textgraft.training.loop import Run, load_values
+from textgraft.training.loop import Run
 from textgraft.training.neighbour_attention import init_neighbour_attention, validate_position_table
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import STRICT, Stage
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import find_recipe, read_toml
 from textgraft.training.run_lock import exclusive
+from textgraft.training.run_state import load_values
 from textgraft.training.settings import Settings, prepared
 from textgraft.training.token_vectors import (
     cached_token_vectors,
