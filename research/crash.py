@@ -1,13 +1,15 @@
-"""Kill the three stages at random moments with SIGKILL and see whether the finished weights are bit-equal.
+"""Kill every stage at random moments with SIGKILL and see whether the finished weights are bit-equal.
 
     python research/crash.py                # 20 points
     python research/crash.py --points 100 --json
+    python research/crash.py --stage tags --stage answers
 
 A tiny model goes from text to a classifier: pretrain (tokenizer, token shards, word vectors where gensim is
 installed, training), adapt (on a vocabulary of its own), fine-tuning on several seeds, fine-tuning on folds, and a
-weighted ensemble with linear classifiers. Each result is made once without interruption; then anew, by processes that
-are killed at random moments and repeated, until one comes to the end. The weights, the tokenizer and all scores are
-compared by sha256 to those of the uninterrupted run. Exits with 1 if anything differs.
+weighted ensemble with linear classifiers; then come the results of research/crash_tasks.py. Each result is made once
+without interruption; then anew, by processes that are killed at random moments and repeated, until one comes to the
+end. The weights, the tokenizer and all scores are compared by sha256 to those of the uninterrupted run. Exits with 1 if
+anything differs.
 
 Each life is a fork of this process, which has only imported the libraries, so that the moments fall on the work
 itself. They are counted in processor time: on a busy machine wall time says little of how far a run has come.
@@ -27,7 +29,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,6 +38,7 @@ from typing import Any
 import psutil
 import sklearn.metrics  # noqa: F401 (imported here, so that no life has to)
 import torch
+from crash_tasks import TASKS, prepare_tasks
 
 import textgraft.tasks.classification.finetune_report  # noqa: F401 (this brings matplotlib)
 from textgraft.core.context import QUIET
@@ -194,6 +197,7 @@ STAGES: dict[str, Callable[[Path, Path], None]] = {
     "seeds": partial(make_classifier, seeds=2),
     "folds": partial(make_classifier, seed=7, folds=2),
     "ensemble": make_ensemble,
+    **TASKS,
 }
 """What makes each result, from those before it; the order is that of the pipeline."""
 
@@ -229,6 +233,9 @@ def live(task: Callable[[], None], log: Path, seconds: float = math.inf) -> floa
     return used
 
 
+KEPT = ("model.safetensors", "tokenizer.json", "vectors.safetensors", "predictions.conll", "predictions.json")
+
+
 def finished(out: Path) -> bool:
     """Whether nothing is left to do for a result; one with work beside it is not done with."""
     return out.exists() and not work_path(out).exists()
@@ -243,10 +250,13 @@ def hashes(out: Path) -> dict[str, str]:
 
     An ensemble has a folder for each of its members.
     """
-    kept = [path for path in sorted(out.rglob("*")) if path.name in ("model.safetensors", "tokenizer.json")]
+    kept = [path for path in sorted(out.rglob("*")) if path.name in KEPT]
     files = {str(path.relative_to(out)): path.read_bytes() for path in kept}
-    record = lasting(json.loads((out / "run.json").read_bytes()))
-    files["run.json"] = json.dumps(record, sort_keys=True).encode()
+    for name in ("run.json", "results.json"):
+        if (out / name).is_file():
+            record = lasting(json.loads((out / name).read_bytes()))
+            files[name] = json.dumps(record, sort_keys=True).encode()
+    assert files
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
@@ -304,13 +314,19 @@ def crash_stage(name: str, points: int, generator: random.Random, folder: Path) 
     return {"cpu_seconds_in_peace": round(seconds, 2), "killed": kills, "results": results, "different": different}
 
 
-def crash(points: int, seed: int, folder: Path) -> dict[str, object]:
-    """The whole test in `folder`, the points shared out evenly among the stages."""
+def crash(points: int, seed: int, folder: Path, chosen: Sequence[str] = ()) -> dict[str, object]:
+    """The whole test in `folder`, the points shared out evenly among the stages, or those that are chosen.
+
+    What a chosen stage begins from is made in peace.
+    """
     prepare(folder)
+    prepare_tasks(folder)
     generator = random.Random(seed)
     began = time.monotonic()
-    shares = [len(range(i, points, len(STAGES))) for i in range(len(STAGES))]
-    stages = {name: crash_stage(name, share, generator, folder) for name, share in zip(STAGES, shares, strict=True)}
+    killed = [name for name in STAGES if name in chosen or not chosen]
+    shares = {name: len(range(i, points, len(killed))) for i, name in enumerate(killed)}
+    last = max(list(STAGES).index(name) for name in killed)
+    stages = {name: crash_stage(name, shares.get(name, 0), generator, folder) for name in list(STAGES)[: last + 1]}
     different = [place for stage in stages.values() for place in stage["different"]]  # type: ignore[attr-defined]
     return {"kills": points, "different": different, "stages": stages, "seconds": round(time.monotonic() - began, 1)}
 
@@ -319,13 +335,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=20, help="how many kills (default: 20)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
+    parser.add_argument("--stage", action="append", choices=STAGES, default=[], help="kill these only; repeat")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # threads do not survive a fork
     torch.set_num_threads(1)
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first optimizer imports much of torch
     with tempfile.TemporaryDirectory() as folder:
-        result = crash(arguments.points, arguments.seed, Path(folder))
+        result = crash(arguments.points, arguments.seed, Path(folder), arguments.stage)
     if arguments.json:
         print(json.dumps(result))
     else:
