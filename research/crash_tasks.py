@@ -68,7 +68,7 @@ def make_tags(folder: Path, out: Path) -> None:
 def make_stacked_tags(folder: Path, out: Path) -> None:
     network = Network(hidden_dim=12)
     options = TagOptions(recipe=str(folder / "quick-4.toml"), settings=OFTEN, crf=True, scheme="BIOES", network=network)
-    stack = Stack([folder / "of-tags" / "lstm"])
+    stack = Stack.open([folder / "of-tags" / "lstm"])
     tag_finetune(made_up_tags.sentences(60, 0), out, model=stack, options=options, context=QUIET)
 
 
