@@ -93,7 +93,7 @@ def folder_of(model: str) -> Path:
     from textgraft.conversion import hub
     from textgraft.models import packaged
 
-    return packaged.find(model) if packaged.is_packaged(model) else hub.find(model)
+    return packaged.find(model) if model in packaged.PACKAGED else hub.find(model)
 
 
 def compare(model: str, texts: Path, asked: argparse.Namespace, work: Path) -> dict[str, Any]:
