@@ -179,6 +179,25 @@ def test_a_row_without_answers_is_impossible_and_counted() -> None:
     assert (squad.version, squad.rules) == ("2.0", "2.0")
 
 
+def test_null_counts_as_missing(tmp_path: Path) -> None:
+    """A table writes it for every key that only other rows have."""
+    asked, impossible = rows()
+    flat = [asked | {"is_impossible": None}, impossible | {"answers": None, "is_impossible": True, "title": None}]
+    flat.append(rows()[0] | {"id": "c", "answers": None, "is_impossible": None})
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in flat))
+    squad = read_squad(path)
+    assert {q.id: (len(q.answers), q.impossible) for _, q in squad.asked()} == {
+        "a": (1, False),
+        "b": (0, True),
+        "c": (0, False),
+    }
+    data = content() | {"version": None}
+    data["data"][0]["title"] = None
+    assert parse_squad(data).version == "1.1"
+    assert "'question' is missing" in wrong(lambda d, p, q: q.update(question=None)).message
+
+
 def test_mistakes_in_rows_have_their_line(tmp_path: Path) -> None:
     flat = rows()
     flat[1]["answers"]["answer_start"] = [3]

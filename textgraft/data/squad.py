@@ -180,7 +180,7 @@ def parse_squad(content: Any, *, source: str = "<memory>", misplaced: Misplaced 
     """`read_squad` for JSON in memory."""
     values, version = content, ""
     if not isinstance(content, list) and not (isinstance(content, dict) and content.keys() & SHAPES.keys()):
-        values, version = _Parser(source, misplaced).items(content, "data", source), str(content.get("version", ""))
+        values, version = _Parser(source, misplaced).items(content, "data", source), str(content.get("version") or "")
     elif isinstance(content, dict):
         values = [content]
     places = [(value, f"{source} {_shape(value) or 'article'} {n}") for n, value in enumerate(values, 1)]
@@ -238,8 +238,8 @@ class _Parser:
         """
         context = self.value(value, "context", str, where)
         question = self.question(value, context, where)
-        is_empty = value.get("answers", True) in ([], {}, {"text": [], "answer_start": []})
-        if is_empty and "is_impossible" not in value:
+        is_empty = value.get("answers") in ([], {}, {"text": [], "answer_start": []})
+        if is_empty and value.get("is_impossible") is None:
             self.without_answers.append(where)
             question = replace(question, impossible=True)
         title = self.value(value, "title", str, where) if value.get("title") else _title_of(context)
@@ -251,10 +251,10 @@ class _Parser:
         return list(value)
 
     def value(self, holder: Any, key: str, kind: type, where: str) -> Any:
-        """The value under `key` of an object, which must be of type `kind`."""
+        """The value under `key` of an object, which must be of type `kind`; null counts as missing."""
         if not isinstance(holder, dict):
             raise UserError(f"this is not a JSON object with '{key}'.", where=where, remedy=_SHAPE)
-        if key not in holder:
+        if holder.get(key) is None:
             raise UserError(f"'{key}' is missing.", where=where, remedy=_SHAPE)
         value = holder[key]
         if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
@@ -264,7 +264,7 @@ class _Parser:
 
     def article(self, item: Any, where: str) -> Article:
         paragraphs = self.items(item, "paragraphs", where)
-        title = self.value(item, "title", str, where) if "title" in item else ""
+        title = self.value(item, "title", str, where) if item.get("title") is not None else ""
         location = f"{where} '{title}'" if title else where
         parsed = tuple(self.paragraph(p, f"{location}, paragraph {n}") for n, p in enumerate(paragraphs, 1))
         return Article(title or _title_of(parsed[0].context if parsed else ""), parsed)
@@ -284,8 +284,8 @@ class _Parser:
             raise UserError(f"the id '{id}' is also that of {self.seen[id]}.", where=where, remedy="Make ids unique.")
         self.seen[id] = where
         text = self.value(item, "question", str, where)
-        impossible = self.value(item, "is_impossible", bool, where) if "is_impossible" in item else False
-        items = self.answers(item, where) if "answers" in item else []
+        impossible = item.get("is_impossible") is not None and self.value(item, "is_impossible", bool, where)
+        items = self.answers(item, where) if item.get("answers") is not None else []
         answers = [self.answer(a, context, f"{where}, answer {n}") for n, a in enumerate(items, 1)]
         if impossible and items:
             raise UserError("it is impossible and has answers.", where=where, remedy="Correct one of the two.")
