@@ -107,6 +107,17 @@ def test_an_answer_that_stands_elsewhere_is_told_with_what_is_there() -> None:
     assert "the context has ''" in before.message
 
 
+def test_remedies_name_what_is_wrong() -> None:
+    misplaced = wrong(lambda d, p, q: q["answers"][0].update(answer_start=45)).remedy
+    assert misplaced == 'It is at 46. Correct answer_start. misplaced="drop" leaves them out.'
+    empty = wrong(lambda d, p, q: q["answers"][0].update(text="", answer_start=-1)).remedy
+    assert empty.startswith("Give its text; a question without an answer has is_impossible: true")
+    assert "answer_start" not in empty
+    number = wrong(lambda d, p, q: q.update(id=2.0))
+    assert number.message == "the id 2.0 is not a whole number."
+    assert "whole numbers" in number.remedy
+
+
 def test_misplaced_answers_can_be_left_out() -> None:
     data = content()
     data["data"][0]["paragraphs"][0]["qas"][1]["answers"] += [{"text": "1892", "answer_start": 3}]

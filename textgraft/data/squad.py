@@ -277,6 +277,9 @@ class _Parser:
 
     def question(self, item: Any, context: str, where: str) -> Question:
         number = item.get("id") if isinstance(item, dict) else None
+        if isinstance(number, float):
+            remedy = "Write ids as text or as whole numbers: a column of a table with gaps has them as 1.0."
+            raise UserError(f"the id {number} is not a whole number.", where=where, remedy=remedy)
         is_number = isinstance(number, int) and not isinstance(number, bool)
         id = str(number) if is_number else self.value(item, "id", str, where)
         where = f"{where} '{id}'"
@@ -307,12 +310,14 @@ class _Parser:
         if answer.text and actual == answer.text:
             return answer
         if not answer.text:
-            self.misplaced_answers.append(UserError("the answer is empty.", where=where))
+            hint = "Give its text; a question without an answer has is_impossible: true and no answers"
+            self.misplaced_answers.append(UserError("the answer is empty.", where=where, remedy=f"{hint}."))
             return None
         message = f"'{_short(answer.text)}' is not at {answer.start}, where the context has '{_short(actual)}'."
         occurrences = _occurrences(answer.text, context)
         nearest = min(occurrences, key=lambda start: abs(start - answer.start), default=None)
         hint = f"It is at {nearest}." if nearest is not None else "It is nowhere in the context."
+        hint += " Correct answer_start."
         self.misplaced_answers.append(UserError(message, where=where, remedy=hint))
         return None
 
@@ -335,8 +340,8 @@ class _Parser:
             warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=6)
             return
         more = f" ({count} such answers in this file.)" if count > 1 else ""
-        remedy = f'{first.remedy}{more} Correct answer_start, or leave them out with misplaced="drop".'
-        raise UserError(first.message, where=first.where, remedy=remedy.strip())
+        remedy = f'{first.remedy}{more} misplaced="drop" leaves them out.'
+        raise UserError(first.message, where=first.where, remedy=remedy)
 
 
 def _title_of(context: str) -> str:
