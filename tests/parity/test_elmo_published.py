@@ -175,7 +175,7 @@ def test_damaged_missing_and_other_files(tmp_path: Path, monkeypatch: pytest.Mon
             load_network(f"elmo:{folder}")
         assert raised.value.where.endswith("weights.hdf5")
     (folder / "weights.hdf5").write_bytes(whole)
-    for text, complaint in (("{", "damaged"), ("{}", "does not describe an ELMo"), ("[]", "does not describe an ELMo")):
+    for text, complaint in (("{", "damaged"), ("[" * 100_000, "damaged"), ("{}", "does not describe an ELMo"), ("[]", "does not describe an ELMo")):
         (folder / "options.json").write_text(text)
         with pytest.raises(UserError, match=complaint):
             load_network(f"elmo:{folder}")

@@ -75,6 +75,9 @@ def test_what_is_missing_is_named(checkpoint: Path) -> None:
     (checkpoint / "config.json").write_text(json.dumps({k: v for k, v in flags.items() if k != "d_inner"}))
     with pytest.raises(UserError, match=r"config.json: the flags lack 'd_inner'\. Write the flags"):
         loading.load_network(f"tf:{checkpoint}")
+    (checkpoint / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"config.json: damaged \(maximum recursion depth"):
+        loading.load_network(f"tf:{checkpoint}")
     (checkpoint / "config.json").unlink()
     with pytest.raises(UserError, match=r"neither Google's BERT.*bert_config\.json, hparams\.json, config\.json"):
         loading.load_network(f"tf:{checkpoint}")

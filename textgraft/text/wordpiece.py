@@ -238,7 +238,7 @@ class WordPieceTokenizer(Tokenizer):
         try:
             tokens = vocabulary.read_text(encoding="utf-8").split("\n")
             config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read the tokenizer ({error}).", where=str(folder), remedy=_RESTORE) from error
         while tokens and not tokens[-1]:
             tokens.pop()

@@ -66,7 +66,7 @@ def load(folder: Path | str) -> Model:
     options, weights = find(Path(folder))
     try:
         content = json.loads(options.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(options), remedy="Get the file again.") from error
     try:
         return from_published(content, read_weights(weights))

@@ -229,7 +229,7 @@ def _word_pieces(folder: Path) -> WordPieceTokenizer:
 def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Get the file again.") from error
     if not isinstance(content, dict):
         raise UserError("this is not a JSON object.", where=str(path), remedy="Get the file again.")
