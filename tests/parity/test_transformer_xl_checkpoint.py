@@ -83,6 +83,18 @@ def test_what_is_missing_is_named(checkpoint: Path) -> None:
         loading.load_network(f"tf:{checkpoint}")
 
 
+def test_a_checkpoint_is_named_by_its_folder_its_name_or_a_file(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkpoint)
+    for name in (".", "model.ckpt-400", "model.ckpt-400.index", "model.ckpt-400.data-00000-of-00001"):
+        assert loading.load_network(f"tf:{name}").tokenizer.vocab_size == 30
+    with pytest.raises(UserError, match="there is no TensorFlow checkpoint here"):
+        loading.load_network("tf:/")
+    with pytest.raises(UserError, match="there is no such folder or checkpoint"):
+        loading.load_network("tf:config.json")
+
+
 def test_the_size_of_the_vocabulary_may_be_elsewhere(checkpoint: Path) -> None:
     flags = json.loads((checkpoint / "config.json").read_text())
     corpus = {name: flags.pop(name) for name in ("vocab_size", "cutoffs") if name in flags}

@@ -35,6 +35,8 @@ from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
 Loaded = tuple[dict[str, Any], Model, Tokenizer]
 OPTIMIZER = re.compile(r"(?:.*/)?(?:adam_[mv]|Adam(?:_1)?|global_step|beta[12]_power)")
 """Variables of the optimizer, which are left out."""
+_FILE_OF = re.compile(r"\.(?:index|meta|data-\d+-of-\d+)$")
+"""What the names of a checkpoint's files have after its own."""
 CASED_SHARE = 0.01
 """Minimum share of subwords with capitals of a cased vocabulary: an uncased one has almost none, a cased one has names
 and beginnings of sentences.
@@ -123,9 +125,14 @@ FAMILIES: Mapping[str, Callable[[Path], Loaded]] = {
 
 
 def find(name: str) -> Path:
-    """Path of the checkpoint of `tf:…`, without `.index`. Raises UserError where there is none, or several."""
+    """Path of the checkpoint of `tf:…` (a folder, a checkpoint or a file of one), without `.index`.
+
+    Raises UserError where there is none, or several.
+    """
     path = Path(name.removeprefix(TENSORFLOW))
-    if path.with_name(path.name + ".index").is_file():
+    if path.is_file():
+        path = path.with_name(_FILE_OF.sub("", path.name))
+    if path.name and path.with_name(path.name + ".index").is_file():
         return path
     if not path.is_dir():
         raise UserError("there is no such folder or checkpoint.", where=str(path), remedy="Check the path.")
