@@ -101,7 +101,7 @@ def _transformer_xl(prefix: Path) -> Loaded:
     settings, corpus = prefix.parent / "config.json", prefix.parent / "corpus-info.json"
     config = (_json(corpus) if corpus.is_file() else {}) | _json(settings)
     tokenizer = read_word_list(prefix.parent / "vocab.txt")
-    config = {"vocab_size": tokenizer.vocab_size, **config}
+    config = {"vocab_size": tokenizer.vocab_size} | {name: flag for name, flag in config.items() if flag is not None}
     shards, entries = read_index(prefix)
     variables = [name for name in entries if not OPTIMIZER.fullmatch(name)]
     values = read_values(prefix, shards, entries, variables)
@@ -113,6 +113,11 @@ def _transformer_xl(prefix: Path) -> Loaded:
     except (KeyError, TypeError) as error:
         remedy = "Write the flags that it was trained with (n_layer, d_model, n_head, d_head, d_inner, …) as JSON."
         raise UserError(f"the flags lack {error}.", where=str(settings), remedy=remedy) from error
+    size = model.describe()["encoder"]["vocab_size"]
+    if tokenizer.vocab_size != size:
+        message = f"there are {tokenizer.vocab_size:,} words, and the model has {size:,}."
+        remedy = "Put the vocab.txt that it was trained with beside the checkpoint."
+        raise UserError(message, where=str(prefix.parent / "vocab.txt"), remedy=remedy)
     return {"model_type": "transformer-xl", **config}, model, tokenizer
 
 
@@ -235,7 +240,7 @@ def _word_pieces(folder: Path) -> WordPieceTokenizer:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Get the file again.") from error
     if not isinstance(content, dict):
