@@ -163,10 +163,14 @@ class WordPieceTokenizer(Tokenizer):
         """0: the library has its own spacing rules."""
         return 0
 
-    def huggingface_files(self) -> dict[str, bytes]:
-        """Tokenizer files by name, for a folder that the `transformers` library can open."""
+    def huggingface_files(self, *, segments: bool = True) -> dict[str, bytes]:
+        """Tokenizer files by name, for a folder that the `transformers` library can open.
+
+        Without `segments`, its tokenizer gives none to the model: GPT adds them to the text as tokens, Llama raises.
+        """
         config = {
             "tokenizer_class": "BertTokenizer",
+            "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
             "do_lower_case": self.normalizer.get("lowercase", True),
             "strip_accents": self.normalizer.get("strip_accents"),
             "tokenize_chinese_chars": self.normalizer.get("handle_chinese_chars", True),
