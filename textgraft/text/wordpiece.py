@@ -168,8 +168,10 @@ class WordPieceTokenizer(Tokenizer):
 
         Without `segments`, its tokenizer gives none to the model: GPT adds them to the text as tokens, Llama raises.
         """
+        longest = json.loads(self._pipeline.to_str())["model"]["max_input_chars_per_word"]
+        # The library's BertTokenizer reads words of up to 100 characters, whatever tokenizer.json says.
         config = {
-            "tokenizer_class": "BertTokenizer",
+            "tokenizer_class": "BertTokenizer" if longest == LONGEST_WORD_OF_LIBRARY else "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
             "do_lower_case": self.normalizer.get("lowercase", True),
             "strip_accents": self.normalizer.get("strip_accents"),
