@@ -89,7 +89,9 @@ def test_the_librarys_tokenizer_prepares_what_its_model_takes(family: str, tmp_p
     options = textgraft.GenerateOptions(max_tokens=20, precision="fp32")
     with torch.no_grad():
         found = model.generate(**inputs, max_new_tokens=20)[0, inputs["input_ids"].shape[1] :]
-    assert found.tolist() == textgraft.generate(ours, ["A good film"], options)[0].ids
+    written = textgraft.generate(ours, ["A good film"], options)
+    assert found.tolist() == written[0].ids
+    assert textgraft.generate(f"hf:{theirs}", ["A good film"], options) == written
 
 
 def test_all_ends_and_the_tokens_that_are_never_generated_are_written(tmp_path: Path) -> None:
