@@ -169,6 +169,8 @@ def test_mistakes(made: Made, tmp_path: Path, run: Program) -> None:
     run("qa", "score", made / "test.json", tmp_path / "list.json").mistake("list.json", "no JSON object")
     (tmp_path / "number.json").write_text('{"x": 3}')
     run("qa", "score", made / "test.json", tmp_path / "number.json").mistake("the answer to 'x' is no text")
+    (tmp_path / "number.json").write_text("[" * 100_000)
+    run("qa", "score", made / "test.json", tmp_path / "number.json").mistake("number.json", "this is not JSON")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json"] * 3
 
 

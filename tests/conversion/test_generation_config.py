@@ -79,6 +79,21 @@ def test_it_generates_alike_by_default(kind: str, family: str, tmp_path: Path) -
         assert found[0, len(ids) :].tolist() == textgraft.generate(source, [text[:30]], options)[0].ids
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_librarys_tokenizer_prepares_what_its_model_takes(family: str, tmp_path: Path) -> None:
+    """With BERT's vocabulary, a GPT would add the ids of segments to the text, and a Llama refuses them."""
+    ours = saved(TOKENIZERS["of BERT"], family, tmp_path / "ours")
+    theirs = textgraft.convert(ours, tmp_path / "theirs", to="huggingface")
+    model = transformers.AutoModelForCausalLM.from_pretrained(theirs).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(theirs)("A good film", return_tensors="pt")
+    options = textgraft.GenerateOptions(max_tokens=20, precision="fp32")
+    with torch.no_grad():
+        found = model.generate(**inputs, max_new_tokens=20)[0, inputs["input_ids"].shape[1] :]
+    written = textgraft.generate(ours, ["A good film"], options)
+    assert found.tolist() == written[0].ids
+    assert textgraft.generate(f"hf:{theirs}", ["A good film"], options) == written
+
+
 def test_all_ends_and_the_tokens_that_are_never_generated_are_written(tmp_path: Path) -> None:
     for kind, ends in (("ends of texts and answers", 3), ("with control words", 2), ("of BERT", 2)):
         tokenizer = TOKENIZERS[kind]

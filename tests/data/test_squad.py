@@ -107,6 +107,17 @@ def test_an_answer_that_stands_elsewhere_is_told_with_what_is_there() -> None:
     assert "the context has ''" in before.message
 
 
+def test_remedies_name_what_is_wrong() -> None:
+    misplaced = wrong(lambda d, p, q: q["answers"][0].update(answer_start=45)).remedy
+    assert misplaced == 'It is at 46. Correct answer_start. misplaced="drop" leaves them out.'
+    empty = wrong(lambda d, p, q: q["answers"][0].update(text="", answer_start=-1)).remedy
+    assert empty.startswith("Give its text; a question without an answer has is_impossible: true")
+    assert "answer_start" not in empty
+    number = wrong(lambda d, p, q: q.update(id=2.0))
+    assert number.message == "the id 2.0 is not a whole number."
+    assert "whole numbers" in number.remedy
+
+
 def test_misplaced_answers_can_be_left_out() -> None:
     data = content()
     data["data"][0]["paragraphs"][0]["qas"][1]["answers"] += [{"text": "1892", "answer_start": 3}]
@@ -177,6 +188,25 @@ def test_a_row_without_answers_is_impossible_and_counted() -> None:
         squad = parse_squad(flat)
     assert [q.impossible for _, q in squad.asked()] == [False, True]
     assert (squad.version, squad.rules) == ("2.0", "2.0")
+
+
+def test_null_counts_as_missing(tmp_path: Path) -> None:
+    """A table writes it for every key that only other rows have."""
+    asked, impossible = rows()
+    flat = [asked | {"is_impossible": None}, impossible | {"answers": None, "is_impossible": True, "title": None}]
+    flat.append(rows()[0] | {"id": "c", "answers": None, "is_impossible": None})
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in flat))
+    squad = read_squad(path)
+    assert {q.id: (len(q.answers), q.impossible) for _, q in squad.asked()} == {
+        "a": (1, False),
+        "b": (0, True),
+        "c": (0, False),
+    }
+    data = content() | {"version": None}
+    data["data"][0]["title"] = None
+    assert parse_squad(data).version == "1.1"
+    assert "'question' is missing" in wrong(lambda d, p, q: q.update(question=None)).message
 
 
 def test_mistakes_in_rows_have_their_line(tmp_path: Path) -> None:

@@ -152,6 +152,7 @@ OPTIONS, WEIGHTS = to_published(ours())
 @pytest.mark.parametrize(
     ("part", "change", "complaint"),
     [
+        ("lstm", {"use_skip_connections": "false"}, "'use_skip_connections' is 'false', not true or false"),
         ("lstm", {"n_layers": 3}, "missing: .*Cell2/LSTMCell/B"),
         ("lstm", {"n_layers": 1}, "left over: .*Cell1/LSTMCell/B"),
         ("lstm", {"dim": 7}, r"LSTMCell/W_0' is \(8, 24\), not \(8, 28\) as the options say"),
@@ -175,7 +176,13 @@ def test_damaged_missing_and_other_files(tmp_path: Path, monkeypatch: pytest.Mon
             load_network(f"elmo:{folder}")
         assert raised.value.where.endswith("weights.hdf5")
     (folder / "weights.hdf5").write_bytes(whole)
-    for text, complaint in (("{", "damaged"), ("{}", "does not describe an ELMo"), ("[]", "does not describe an ELMo")):
+    deep = "[" * 100_000
+    for text, complaint in (
+        ("{", "damaged"),
+        (deep, "damaged"),
+        ("{}", "does not describe an ELMo"),
+        ("[]", "does not describe an ELMo"),
+    ):
         (folder / "options.json").write_text(text)
         with pytest.raises(UserError, match=complaint):
             load_network(f"elmo:{folder}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,9 +76,56 @@ def test_what_is_missing_is_named(checkpoint: Path) -> None:
     (checkpoint / "config.json").write_text(json.dumps({k: v for k, v in flags.items() if k != "d_inner"}))
     with pytest.raises(UserError, match=r"config.json: the flags lack 'd_inner'\. Write the flags"):
         loading.load_network(f"tf:{checkpoint}")
+    (checkpoint / "config.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"config.json: damaged \(maximum recursion depth"):
+        loading.load_network(f"tf:{checkpoint}")
     (checkpoint / "config.json").unlink()
     with pytest.raises(UserError, match=r"neither Google's BERT.*bert_config\.json, hparams\.json, config\.json"):
         loading.load_network(f"tf:{checkpoint}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_layer": "2"}, "n_layer: '2' is not a whole number"),
+        ({"n_layer": 10**9}, "n_layer: 1,000,000,000 is more than the"),
+        ({"untie_r": "no"}, "untie_r: 'no' is not true or false"),
+        ({"d_head": True}, "d_head: True is not a whole number"),
+        ({"dropout": "0.1"}, "dropout: '0.1' is not a number"),
+        ({"cutoffs": ["10"]}, r"cutoffs: \['10'\] is not a whole number"),
+        ({"tie_projs": []}, r"tie_projs: \[\] is not true or false"),
+    ],
+)
+def test_flags_of_another_type(checkpoint: Path, change: dict[str, Any], message: str) -> None:
+    flags = json.loads((checkpoint / "config.json").read_text())
+    (checkpoint / "config.json").write_text(json.dumps(flags | change))
+    with pytest.raises(UserError, match=message):
+        loading.load_network(f"tf:{checkpoint}")
+
+
+def test_null_flags_byte_order_marks_and_lines_that_are_missing(checkpoint: Path) -> None:
+    flags = json.loads((checkpoint / "config.json").read_text())
+    nulls = {"pre_lnorm": None, "vocab_size": None}
+    (checkpoint / "config.json").write_text(json.dumps(flags | nulls), encoding="utf-8-sig")
+    vocabulary = (checkpoint / "vocab.txt").read_text()
+    (checkpoint / "vocab.txt").write_text(vocabulary, encoding="utf-8-sig")
+    assert loading.load_network(f"tf:{checkpoint}").tokenizer.encode("the").ids == [1, 2]
+    (checkpoint / "config.json").write_text(json.dumps(flags))
+    (checkpoint / "vocab.txt").write_text("".join(vocabulary.splitlines(keepends=True)[:20]))
+    with pytest.raises(UserError, match=r"vocab\.txt: there are 20 words, and the model has 30"):
+        loading.load_network(f"tf:{checkpoint}")
+
+
+def test_a_checkpoint_is_named_by_its_folder_its_name_or_a_file(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkpoint)
+    for name in (".", "model.ckpt-400", "model.ckpt-400.index", "model.ckpt-400.data-00000-of-00001"):
+        assert loading.load_network(f"tf:{name}").tokenizer.vocab_size == 30
+    with pytest.raises(UserError, match="there is no TensorFlow checkpoint here"):
+        loading.load_network("tf:/")
+    with pytest.raises(UserError, match="there is no such folder or checkpoint"):
+        loading.load_network("tf:config.json")
 
 
 def test_the_size_of_the_vocabulary_may_be_elsewhere(checkpoint: Path) -> None:

@@ -92,6 +92,21 @@ def test_the_longest_word_is_the_authors_and_is_saved(tmp_path: Path) -> None:
     assert [len(library.encode("a" * n).ids) for n in (100, 101)] == [102, 3]
 
 
+@pytest.mark.parametrize("longest", [100, 200])
+def test_the_librarys_tokenizer_of_a_folder_reads_the_same_words(longest: int, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    ours = WordPieceTokenizer.from_vocabulary([*SPECIAL, "a", "##a", "b"], longest_word=longest)
+    for name, data in ours.huggingface_files().items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("a" * longest, "a" * (longest + 1)):
+        assert theirs(text)["input_ids"] == ours.encode(text).ids
+    pair, expected = theirs("a b", "[MASK] B"), ours.encode_pair("a b", "[MASK] B")
+    assert (pair["input_ids"], pair["token_type_ids"]) == (expected.ids, expected.segments)
+    assert (theirs.mask_token, theirs.pad_token, theirs.unk_token) == ("[MASK]", "[PAD]", "[UNK]")
+
+
 def test_ids_are_the_librarys(both: tuple[WordPieceTokenizer, Any]) -> None:
     same_ids(*both, texts=[*NASTY, LONG, *TEXTS])
     assert len({tuple(ids.tolist()) for ids in both[0].encode_batch(NASTY)}) >= len(NASTY) - 2
@@ -214,7 +229,7 @@ def test_a_published_folder_is_read_and_written(cased: bool, whole: bool, tmp_pa
     ours = made(cased)
     for name, data in ours.huggingface_files().items():
         if whole or name != "tokenizer.json":
-            (tmp_path / name).write_bytes(data)
+            (tmp_path / name).write_bytes(data.replace(b"PreTrainedTokenizerFast", b"BertTokenizer"))
     loaded = WordPieceTokenizer.from_huggingface(tmp_path)
     assert [a.tolist() for a in loaded.encode_batch(NASTY)] == [a.tolist() for a in ours.encode_batch(NASTY)]
     transformers = pytest.importorskip("transformers")

@@ -253,7 +253,7 @@ def read_predictions(path: Path) -> dict[str, str]:
     remedy = 'Give a file such as {"id of a question": "its answer"}.'
     try:
         content = json.loads(text.decode("utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # lists in lists, thousands deep
         raise UserError(f"this is not JSON ({error}).", where=str(path), remedy=remedy) from error
     if not isinstance(content, dict):
         raise UserError("this is no JSON object.", where=str(path), remedy=remedy)

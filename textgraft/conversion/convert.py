@@ -152,8 +152,10 @@ def _generation_config(source: Artifact) -> dict[str, bytes]:
 
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer."""
-    tokenizer = source.tokenizer
-    if isinstance(tokenizer, WordPieceTokenizer | PretrainedTokenizer):
+    tokenizer, encoder = source.tokenizer, source.model.encoder
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return tokenizer.huggingface_files(segments=isinstance(encoder, BERT) and encoder.config.num_segments > 0)
+    if isinstance(tokenizer, PretrainedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     roles = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unk": tokenizer.unk_id, "pad": tokenizer.pad_id}

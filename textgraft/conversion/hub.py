@@ -144,13 +144,22 @@ def _byte_pairs(read: Callable[[Path, Path], Tokenizer]) -> Callable[[Path], Tok
     return tokenizer
 
 
+def _llama(folder: Path) -> Tokenizer:
+    """Llama's tokenizer, or the WordPiece of a Llama that was trained here."""
+    if (folder / "tokenizer.json").is_file() and (folder / "vocab.txt").is_file():
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        if isinstance(tokenizer, WordPieceTokenizer):
+            return tokenizer
+    return read_llama(folder)
+
+
 TOKENIZERS: Mapping[str, Callable[[Path], Tokenizer]] = {
     "bert": WordPieceTokenizer.from_huggingface,
     "distilbert": WordPieceTokenizer.from_huggingface,
     "gpt2": _byte_pairs(read_gpt2),
     "openai-gpt": _byte_pairs(read_gpt),
     "modernbert": read_modernbert,
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), read_llama),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), _llama),
     "roberta": partial(read_pretrained, model_type="roberta"),
     "xlm-roberta": partial(read_pretrained, model_type="xlm-roberta"),
     "camembert": partial(read_pretrained, model_type="camembert"),

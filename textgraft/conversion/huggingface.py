@@ -231,5 +231,5 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         remedy = "Use a folder written by the transformers library."
         raise UserError(f"missing or unreadable ({error.strerror}).", where=str(path), remedy=remedy) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Fetch the file again.") from error

@@ -180,7 +180,7 @@ def parse_squad(content: Any, *, source: str = "<memory>", misplaced: Misplaced 
     """`read_squad` for JSON in memory."""
     values, version = content, ""
     if not isinstance(content, list) and not (isinstance(content, dict) and content.keys() & SHAPES.keys()):
-        values, version = _Parser(source, misplaced).items(content, "data", source), str(content.get("version", ""))
+        values, version = _Parser(source, misplaced).items(content, "data", source), str(content.get("version") or "")
     elif isinstance(content, dict):
         values = [content]
     places = [(value, f"{source} {_shape(value) or 'article'} {n}") for n, value in enumerate(values, 1)]
@@ -238,8 +238,8 @@ class _Parser:
         """
         context = self.value(value, "context", str, where)
         question = self.question(value, context, where)
-        is_empty = value.get("answers", True) in ([], {}, {"text": [], "answer_start": []})
-        if is_empty and "is_impossible" not in value:
+        is_empty = value.get("answers") in ([], {}, {"text": [], "answer_start": []})
+        if is_empty and value.get("is_impossible") is None:
             self.without_answers.append(where)
             question = replace(question, impossible=True)
         title = self.value(value, "title", str, where) if value.get("title") else _title_of(context)
@@ -251,10 +251,10 @@ class _Parser:
         return list(value)
 
     def value(self, holder: Any, key: str, kind: type, where: str) -> Any:
-        """The value under `key` of an object, which must be of type `kind`."""
+        """The value under `key` of an object, which must be of type `kind`; null counts as missing."""
         if not isinstance(holder, dict):
             raise UserError(f"this is not a JSON object with '{key}'.", where=where, remedy=_SHAPE)
-        if key not in holder:
+        if holder.get(key) is None:
             raise UserError(f"'{key}' is missing.", where=where, remedy=_SHAPE)
         value = holder[key]
         if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
@@ -264,7 +264,7 @@ class _Parser:
 
     def article(self, item: Any, where: str) -> Article:
         paragraphs = self.items(item, "paragraphs", where)
-        title = self.value(item, "title", str, where) if "title" in item else ""
+        title = self.value(item, "title", str, where) if item.get("title") is not None else ""
         location = f"{where} '{title}'" if title else where
         parsed = tuple(self.paragraph(p, f"{location}, paragraph {n}") for n, p in enumerate(paragraphs, 1))
         return Article(title or _title_of(parsed[0].context if parsed else ""), parsed)
@@ -277,6 +277,9 @@ class _Parser:
 
     def question(self, item: Any, context: str, where: str) -> Question:
         number = item.get("id") if isinstance(item, dict) else None
+        if isinstance(number, float):
+            remedy = "Write ids as text or as whole numbers: a column of a table with gaps has them as 1.0."
+            raise UserError(f"the id {number} is not a whole number.", where=where, remedy=remedy)
         is_number = isinstance(number, int) and not isinstance(number, bool)
         id = str(number) if is_number else self.value(item, "id", str, where)
         where = f"{where} '{id}'"
@@ -284,8 +287,8 @@ class _Parser:
             raise UserError(f"the id '{id}' is also that of {self.seen[id]}.", where=where, remedy="Make ids unique.")
         self.seen[id] = where
         text = self.value(item, "question", str, where)
-        impossible = self.value(item, "is_impossible", bool, where) if "is_impossible" in item else False
-        items = self.answers(item, where) if "answers" in item else []
+        impossible = item.get("is_impossible") is not None and self.value(item, "is_impossible", bool, where)
+        items = self.answers(item, where) if item.get("answers") is not None else []
         answers = [self.answer(a, context, f"{where}, answer {n}") for n, a in enumerate(items, 1)]
         if impossible and items:
             raise UserError("it is impossible and has answers.", where=where, remedy="Correct one of the two.")
@@ -307,12 +310,14 @@ class _Parser:
         if answer.text and actual == answer.text:
             return answer
         if not answer.text:
-            self.misplaced_answers.append(UserError("the answer is empty.", where=where))
+            hint = "Give its text; a question without an answer has is_impossible: true and no answers"
+            self.misplaced_answers.append(UserError("the answer is empty.", where=where, remedy=f"{hint}."))
             return None
         message = f"'{_short(answer.text)}' is not at {answer.start}, where the context has '{_short(actual)}'."
         occurrences = _occurrences(answer.text, context)
         nearest = min(occurrences, key=lambda start: abs(start - answer.start), default=None)
         hint = f"It is at {nearest}." if nearest is not None else "It is nowhere in the context."
+        hint += " Correct answer_start."
         self.misplaced_answers.append(UserError(message, where=where, remedy=hint))
         return None
 
@@ -335,8 +340,8 @@ class _Parser:
             warnings.warn(f"{count} misplaced answers were left out; the first: {first}", stacklevel=6)
             return
         more = f" ({count} such answers in this file.)" if count > 1 else ""
-        remedy = f'{first.remedy}{more} Correct answer_start, or leave them out with misplaced="drop".'
-        raise UserError(first.message, where=first.where, remedy=remedy.strip())
+        remedy = f'{first.remedy}{more} misplaced="drop" leaves them out.'
+        raise UserError(first.message, where=first.where, remedy=remedy)
 
 
 def _title_of(context: str) -> str:

@@ -245,7 +245,7 @@ def read_vocabulary(vocab: Path | str, merges: Path | str) -> tuple[dict[str, in
         ids = {str(token): int(i) for token, i in json.loads(Path(vocab).read_text(encoding="utf-8")).items()}
         where = merges
         lines = Path(merges).read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         remedy = "Use the files that came with the model."
         raise UserError(f"cannot read the vocabulary ({error}).", where=str(where), remedy=remedy) from error
     pairs = []

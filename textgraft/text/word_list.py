@@ -28,7 +28,7 @@ def read_word_list(path: Path) -> PretrainedTokenizer:
             missing.
     """
     try:
-        rows = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+        rows = path.read_text(encoding="utf-8-sig").rstrip("\n").split("\n")
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the vocabulary ({error}).", where=str(path), remedy=_REMEDY) from error
     ids: dict[str, int] = {}

@@ -163,10 +163,16 @@ class WordPieceTokenizer(Tokenizer):
         """0: the library has its own spacing rules."""
         return 0
 
-    def huggingface_files(self) -> dict[str, bytes]:
-        """Tokenizer files by name, for a folder that the `transformers` library can open."""
+    def huggingface_files(self, *, segments: bool = True) -> dict[str, bytes]:
+        """Tokenizer files by name, for a folder that the `transformers` library can open.
+
+        Without `segments`, its tokenizer gives none to the model: GPT adds them to the text as tokens, Llama raises.
+        """
+        longest = json.loads(self._pipeline.to_str())["model"]["max_input_chars_per_word"]
+        # The library's BertTokenizer reads words of up to 100 characters, whatever tokenizer.json says.
         config = {
-            "tokenizer_class": "BertTokenizer",
+            "tokenizer_class": "BertTokenizer" if longest == LONGEST_WORD_OF_LIBRARY else "PreTrainedTokenizerFast",
+            "model_input_names": ["input_ids", *(["token_type_ids"] if segments else []), "attention_mask"],
             "do_lower_case": self.normalizer.get("lowercase", True),
             "strip_accents": self.normalizer.get("strip_accents"),
             "tokenize_chinese_chars": self.normalizer.get("handle_chinese_chars", True),
@@ -238,7 +244,7 @@ class WordPieceTokenizer(Tokenizer):
         try:
             tokens = vocabulary.read_text(encoding="utf-8").split("\n")
             config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"cannot read the tokenizer ({error}).", where=str(folder), remedy=_RESTORE) from error
         while tokens and not tokens[-1]:
             tokens.pop()

@@ -65,8 +65,8 @@ def load(folder: Path | str) -> Model:
     """
     options, weights = find(Path(folder))
     try:
-        content = json.loads(options.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(options.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(options), remedy="Get the file again.") from error
     try:
         return from_published(content, read_weights(weights))
@@ -173,7 +173,9 @@ def _h5py() -> Any:
 def _config(options: Mapping[str, Any]) -> dict[str, Any]:
     """The encoder's configuration. Raises UserError for unsupported options."""
     lstm, cnn = options["lstm"], options["char_cnn"]
+    skips = lstm.get("use_skip_connections")
     requirements = (
+        (skips in (None, False, True), f"'use_skip_connections' is {skips!r}, not true or false"),
         (cnn.get("max_characters_per_token", CHARACTERS) == CHARACTERS, f"words are not of {CHARACTERS} characters"),
         (cnn["n_characters"] in (NUM_CHARACTERS - 1, NUM_CHARACTERS), f"there are {cnn['n_characters']} characters"),
     )
@@ -192,7 +194,7 @@ def _config(options: Mapping[str, Any]) -> dict[str, Any]:
         "cell_clip": lstm.get("cell_clip") or 0.0,
         "projection_clip": lstm.get("proj_clip") or 0.0,
         "hidden_dropout": options.get("dropout", 0.1),
-        "skip_connections": bool(lstm.get("use_skip_connections")),  # absent is false, as in bilm-tf
+        "skip_connections": bool(skips),  # absent is false, as in bilm-tf
         "num_characters": NUM_CHARACTERS,  # bilm-tf writes 261 for a model in training
     }
 

@@ -35,6 +35,8 @@ from textgraft.text.wordpiece import SPECIAL, WordPieceTokenizer
 Loaded = tuple[dict[str, Any], Model, Tokenizer]
 OPTIMIZER = re.compile(r"(?:.*/)?(?:adam_[mv]|Adam(?:_1)?|global_step|beta[12]_power)")
 """Variables of the optimizer, which are left out."""
+_FILE_OF = re.compile(r"\.(?:index|meta|data-\d+-of-\d+)$")
+"""What the names of a checkpoint's files have after its own."""
 CASED_SHARE = 0.01
 """Minimum share of subwords with capitals of a cased vocabulary: an uncased one has almost none, a cased one has names
 and beginnings of sentences.
@@ -99,7 +101,7 @@ def _transformer_xl(prefix: Path) -> Loaded:
     settings, corpus = prefix.parent / "config.json", prefix.parent / "corpus-info.json"
     config = (_json(corpus) if corpus.is_file() else {}) | _json(settings)
     tokenizer = read_word_list(prefix.parent / "vocab.txt")
-    config = {"vocab_size": tokenizer.vocab_size, **config}
+    config = {"vocab_size": tokenizer.vocab_size} | {name: flag for name, flag in config.items() if flag is not None}
     shards, entries = read_index(prefix)
     variables = [name for name in entries if not OPTIMIZER.fullmatch(name)]
     values = read_values(prefix, shards, entries, variables)
@@ -111,6 +113,11 @@ def _transformer_xl(prefix: Path) -> Loaded:
     except (KeyError, TypeError) as error:
         remedy = "Write the flags that it was trained with (n_layer, d_model, n_head, d_head, d_inner, …) as JSON."
         raise UserError(f"the flags lack {error}.", where=str(settings), remedy=remedy) from error
+    size = model.describe()["encoder"]["vocab_size"]
+    if tokenizer.vocab_size != size:
+        message = f"there are {tokenizer.vocab_size:,} words, and the model has {size:,}."
+        remedy = "Put the vocab.txt that it was trained with beside the checkpoint."
+        raise UserError(message, where=str(prefix.parent / "vocab.txt"), remedy=remedy)
     return {"model_type": "transformer-xl", **config}, model, tokenizer
 
 
@@ -123,9 +130,14 @@ FAMILIES: Mapping[str, Callable[[Path], Loaded]] = {
 
 
 def find(name: str) -> Path:
-    """Path of the checkpoint of `tf:…`, without `.index`. Raises UserError where there is none, or several."""
+    """Path of the checkpoint of `tf:…` (a folder, a checkpoint or a file of one), without `.index`.
+
+    Raises UserError where there is none, or several.
+    """
     path = Path(name.removeprefix(TENSORFLOW))
-    if path.with_name(path.name + ".index").is_file():
+    if path.is_file():
+        path = path.with_name(_FILE_OF.sub("", path.name))
+    if path.name and path.with_name(path.name + ".index").is_file():
         return path
     if not path.is_dir():
         raise UserError("there is no such folder or checkpoint.", where=str(path), remedy="Check the path.")
@@ -228,8 +240,8 @@ def _word_pieces(folder: Path) -> WordPieceTokenizer:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy="Get the file again.") from error
     if not isinstance(content, dict):
         raise UserError("this is not a JSON object.", where=str(path), remedy="Get the file again.")

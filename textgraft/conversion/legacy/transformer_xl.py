@@ -41,6 +41,20 @@ def _reversed(value: Tensor) -> Tensor:
     return value.flip(0)
 
 
+SIZES = ("n_layer", "d_model", "n_head", "d_head", "d_inner", "vocab_size", "n_token")
+FLAGS: Mapping[type, tuple[str, tuple[str, ...]]] = {
+    int: (
+        "a whole number",
+        (*SIZES, "d_embed", "mem_len", "test_mem_len", "clamp_len", "test_clamp_len", "cutoffs"),
+    ),
+    float: ("a number", ("dropout", "dropatt", "div_val")),
+    bool: ("true or false", ("same_length", "untie_r", "pre_lnorm", "proj_same_dim", "tie_projs", "share_proj")),
+}
+"""Flags of each type, and its name."""
+LISTED = ("cutoffs", "tie_projs", "share_proj")
+"""Flags that may be a list of such values."""
+
+
 @dataclass(frozen=True)
 class Stored:
     """One original weight: views into textgraft weights, concatenated (or stacked), then transformed by a self-inverse
@@ -73,6 +87,8 @@ def from_original(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> M
             wrong.
     """
     layout = _layout(weights)
+    config = {name: value for name, value in config.items() if value is not None}
+    _validate_flags(config, sum(value.numel() for value in weights.values()))
     original_weights = {name: value for name, value in weights.items() if name != BUFFER}
     model = build(_description(config, original_weights, layout)).float()
     stored = _stored(model, layout)
@@ -128,6 +144,25 @@ def to_original(model: Model, layout: Layout = "tensorflow") -> tuple[dict[str, 
         config |= {"cutoffs": c.cutoffs, "div_val": c.div_value, "proj_same_dim": c.project_first}
         config["tie_projs"] = [False, *[head.config.tied_projections] * len(c.cutoffs)]
     return config, {name: target.value().detach().clone() for name, target in _stored(model, layout).items()}
+
+
+def _validate_flags(config: Mapping[str, Any], numbers: int) -> None:
+    """Raise UserError for a flag of another type, or a size above the `numbers` of all weights."""
+
+    def is_of(kind: type, value: Any) -> bool:
+        if kind is float:
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
+
+    for kind, (what, names) in FLAGS.items():
+        for name in (name for name in names if name in config):
+            value = config[name]
+            values = value if isinstance(value, list) and name in LISTED else [value]
+            if (not values and name != "cutoffs") or not all(is_of(kind, item) for item in values):
+                raise UserError(f"{value!r} is not {what}.", where=name, remedy="Correct the flag.")
+            if kind is int and max(values, default=0) > numbers and name in SIZES:
+                message = f"{value:,} is more than the {numbers:,} numbers of all weights."
+                raise UserError(message, where=name, remedy="Give the flags that it was trained with.")
 
 
 def _layout(weights: Mapping[str, Tensor]) -> Layout:
