@@ -263,7 +263,7 @@ def hashes(out: Path) -> dict[str, str]:
 def lasting(record: Any) -> Any:
     """A value from run.json without what tells of one run's course, at any depth."""
     if isinstance(record, dict):
-        passing = {"name", "recipe", "seconds", "minutes", "peak_mb"}
+        passing = {"name", "recipe", "seconds", "minutes", "peak_mb", "texts_per_second", "speed_ratio", "verdict"}
         return {key: lasting(value) for key, value in record.items() if key not in passing}
     return [lasting(value) for value in record] if isinstance(record, list) else record
 
