@@ -330,7 +330,7 @@ class Training:
 
     def __post_init__(self) -> None:
         # After thousands of almost perfect batches, with the usual eps one mistake moves each weight by many rates.
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.learning_rate, eps=1e-4)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.learning_rate, eps=1e-5)
 
     def run(self) -> Iterator[Progress]:
         """Train to the end."""

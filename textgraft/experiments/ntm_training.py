@@ -49,7 +49,7 @@ class NTMOptions:
     networks: tuple[str, ...] = tuple(NETWORKS)
     steps: int = 10_000
     batch_size: int = 16
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     heads: int = 1
     test_sequences: int = 100
     seed: int = 0

@@ -22,7 +22,7 @@ def ntm(
     ] = "ntm-lstm,ntm-feedforward,lstm",
     steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps of each network.")] = 10_000,
     heads: Annotated[int, typer.Option("--heads", min=1, help="Heads that read, and heads that write.")] = 1,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam, in the first half.")] = 2e-3,
     seed: o.Seed = 0,
     threads: o.Threads = None,
     quiet: o.Quiet = False,
