@@ -75,6 +75,7 @@ def test_cases_that_were_once_read_wrongly(path: Path) -> None:
         ([{"text": "a", "label": ""}, {"text": "b", "label": ""}], {"label": "label"}),
         ([{"text": "a", "label": "x"}], {"label": "nothing"}),
         ([{"text": "a", "label": "x"}], {"encoding": "klingon"}),
+        ([{"text": "a", "label": "x"}], {"kind": "sort"}),
     ],
 )
 def test_tables(rows: list[dict[str, str]], options: dict[str, Any], tmp_path: Path) -> None:

@@ -152,9 +152,11 @@ def _generation_config(source: Artifact) -> dict[str, bytes]:
 
 def _others(source: Artifact) -> dict[str, bytes]:
     """Files of the tokenizer."""
-    tokenizer, encoder = source.tokenizer, source.model.encoder
+    tokenizer = source.tokenizer
     if isinstance(tokenizer, WordPieceTokenizer):
-        return tokenizer.huggingface_files(segments=isinstance(encoder, BERT) and encoder.config.num_segments > 0)
+        config: Any = source.model.encoder.config
+        segments = getattr(config, "num_segments", 0) > 0 or getattr(config, "segments", False)  # BERT's, the bridge's
+        return tokenizer.huggingface_files(segments=segments)
     if isinstance(tokenizer, PretrainedTokenizer):
         return tokenizer.huggingface_files()
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from textgraft.data.examples import Examples, Label, TargetKind
 from textgraft.data.huggingface_datasets import is_dataset
 from textgraft.data.label_columns import read_labels, warn_of_marks
 from textgraft.data.multiple_choice import looks_like_choices
-from textgraft.data.readers import layout_of, read
+from textgraft.data.readers import layout_of, read, validate_kind
 from textgraft.data.tables import Row, located, rows, unit_of, why_empty
 from textgraft.data.texts_on_disk import TextsOnDisk
 
@@ -27,18 +28,21 @@ HEAD = 10_000
 """Rows whose values decide columns that names do not."""
 
 
-def read_large(
-    source: str | Path,
-    *,
-    text: str | None = None,
-    text2: str | None = None,
-    label: str | Sequence[str] | None = None,
-    id: str | None = None,
-    kind: TargetKind | None = None,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    label_separator: str | None = None,
-) -> Examples:
+@dataclass(frozen=True)
+class _Asked:
+    """Arguments of `textgraft.read`."""
+
+    text: str | None = None
+    text2: str | None = None
+    label: str | Sequence[str] | None = None
+    id: str | None = None
+    kind: TargetKind | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    label_separator: str | None = None
+
+
+def read_large(source: str | Path, **options: Any) -> Examples:
     """`textgraft.read`, with the texts of a file of LARGE bytes or more on disk (data.texts_on_disk).
 
     In memory are a few bytes a text, and ids. It differs from `read` where no name and no value of the first HEAD rows
@@ -46,29 +50,29 @@ def read_large(
 
     Args:
         source: Path of a file.
-        text, text2, label, id, kind, encoding, delimiter, label_separator: As for `textgraft.read`.
+        options: Further arguments of `textgraft.read`.
 
     Raises:
         UserError: As `textgraft.read`.
     """
-    options: dict[str, Any] = {"text": text, "text2": text2, "label": label, "id": id, "kind": kind}
-    options |= {"encoding": encoding, "delimiter": delimiter, "label_separator": label_separator}
+    asked = _Asked(**options)
+    validate_kind(asked.kind)
     path = Path(source)
     if path.is_dir() or is_dataset(path) or (path.is_file() and path.stat().st_size < LARGE):
         return read(source, **options)
-    path = located(path)
-    name, unit = str(path), unit_of(path, delimiter)
-    numbered = rows(path, encoding=encoding, delimiter=delimiter)
+    path, kind = located(path), asked.kind
+    name, unit = str(path), unit_of(path, asked.delimiter)
+    numbered = rows(path, encoding=asked.encoding, delimiter=asked.delimiter)
     head = list(islice(numbered, HEAD))
     if not head:
         remedy = "Check that it is the right file: one text per row, and a label beside each for training."
         raise UserError(why_empty(path), where=name, remedy=remedy)
     table = [row for _, row in head]
     columns = list(dict.fromkeys(column for row in table for column in row))
-    if kind == "choice" or (kind is None and looks_like_choices(columns, text, text2)):
+    if kind == "choice" or (kind is None and looks_like_choices(columns, asked.text, asked.text2)):
         return read(source, **options)
-    id_column = find_column(columns, id, ID_NAMES, "the id", name)
-    layout = layout_of(columns, table, name, (text, text2), label, id_column)
+    id_column = find_column(columns, asked.id, ID_NAMES, "the id", name)
+    layout = layout_of(columns, table, name, (asked.text, asked.text2), asked.label, id_column)
     lines, texts = array("q"), TextsOnDisk(pairs=len(layout.texts) == 2)
     ids: list[str] | None = None if id_column is None else []
     answers: list[Mapping[str, Any]] = []
@@ -83,8 +87,8 @@ def read_large(
             answers.append(shared.of(row))
     labels = None
     if layout.labels:
-        labels, kind = read_labels(answers, layout.labels, Cells(name, unit, lines), kind, label_separator)
-        if labels is None and label is not None:
+        labels, kind = read_labels(answers, layout.labels, Cells(name, unit, lines), kind, asked.label_separator)
+        if labels is None and asked.label is not None:
             remedy = "Check that it is the right column."
             raise UserError(f"the label column '{layout.labels[0]}' is empty.", where=name, remedy=remedy)
     else:

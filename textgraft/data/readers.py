@@ -74,8 +74,7 @@ def read(
     >>> read([{"text": "fine", "label": "pos"}, {"text": "dull", "label": "neg"}]).labels
     ['pos', 'neg']
     """
-    if kind is not None and kind not in KINDS:
-        raise UserError(f"unknown kind of label '{kind}'.", remedy=f"Known: {', '.join(KINDS)}.")
+    validate_kind(kind)
     if isinstance(source, Examples):
         return source
     if _is_path(source) and Path(source).is_dir():
@@ -105,6 +104,12 @@ def read(
             warn_of_marks(table, columns, (*layout.texts, id_column), name)
     ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
+
+
+def validate_kind(kind: str | None) -> None:
+    """Raise UserError for a kind of label that is not in KINDS."""
+    if kind is not None and kind not in KINDS:
+        raise UserError(f"unknown kind of label '{kind}'.", remedy=f"Known: {', '.join(KINDS)}.")
 
 
 @dataclass(frozen=True)
