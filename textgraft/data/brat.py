@@ -16,7 +16,7 @@ from textgraft.data.conll import Sentence
 from textgraft.data.tag_spans import Span, SpanAlignment, from_text
 from textgraft.data.text_files import lines
 
-_ENTITY = re.compile(r"T\S+\t(?P<label>\S+) (?P<parts>\d+ \d+(?:;\d+ \d+)*)(?:\t(?P<text>.*))?")
+_ENTITY = re.compile(r"T\S+\t(?P<label>\S+) (?P<parts>\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)(?:\t(?P<text>.*))?")
 _REMEDY = "Write T1, a tab, the type with start and end, a tab, and the text: T1\tPER 0 3\tAnn."
 
 

@@ -19,6 +19,9 @@ from textgraft.data.targets import TARGETS, Target, target_of
 ClassWeights = str | Mapping[str, float]
 """`"none"`, `"balanced"`, or a weight per class name; missing names have weight 1."""
 
+LARGEST = 1e300
+"""Mean and deviation of a quantity are below; NaN is not."""
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -175,7 +178,7 @@ class Labels:
             and all(isinstance(name, str) for name in names)
             and len(set(names)) == len(names)
             and bool(names) == TARGETS[fields["kind"]].has_classes
-            and all(isinstance(value, (int, float)) and math.isfinite(value) for value in (mean, std))
+            and all(isinstance(value, (int, float)) and abs(value) < LARGEST for value in (mean, std))
             and std > 0
         )
         if not valid:

@@ -238,5 +238,5 @@ def _document(value: Any) -> bytes:
 def _parsed_json(path: Path, data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"damaged ({error}).", where=str(path), remedy=model_folder.RESTORE) from error

@@ -197,7 +197,8 @@ class OnnxModel:
         invalid = [name for name in FILES if name not in names_of_files(config)]
         described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
         invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
-        invalid += ["text_form"] * (described.get("text_form", RAW) not in FORMS)
+        invalid += ["text_form"] * (described.get("text_form", RAW) not in tuple(FORMS))
+        invalid += [n for n in ("tags",) if not all(isinstance(tag, str) for tag in described.get(n) or ())]
         invalid += sorted(described.keys() - cls._described())
         defaults = {field.name: field.default for field in fields(cls)}
         invalid += [name for name, value in described.items() if type(defaults.get(name)) not in (type(value), _NONE)]

@@ -224,6 +224,9 @@ def _single(name: str | Path, model: Predictor) -> OpenedModels:
 
 
 def _open(folder: Path, config: Mapping[str, Any], device: str) -> Predictor:
+    if kind_of(config) == ENSEMBLE:
+        message = "a member of an ensemble is an ensemble itself."
+        raise UserError(message, where=str(folder), remedy=model_folder.RESTORE)
     model: Predictor = resolve(FORMATS[kind_of(config)])(folder, config)
     return _on_device(model, device) if kind_of(config) == NETWORK else model
 

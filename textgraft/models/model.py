@@ -202,9 +202,28 @@ def _class_and_config(
     module, cls, config_cls = registry[name]
     loaded = import_module(module)
     try:
-        return getattr(loaded, cls), getattr(loaded, config_cls)(**settings)
+        config = getattr(loaded, config_cls)(**settings)
     except TypeError as error:
         raise UserError(f"the {kind} '{name}' has a missing or an unknown setting ({error}).") from error
+    _validate_types(config)
+    return getattr(loaded, cls), config
+
+
+def _validate_types(config: Any) -> None:
+    """Raise TypeError for a number, a name or a switch of another type, and for a number that is no size of a model."""
+    for field in fields(config):
+        value, kind = getattr(config, field.name), TYPES.get(str(field.type))
+        if kind is not None and (not isinstance(value, kind) or isinstance(value, bool) != (kind is bool)):
+            raise TypeError(f"{field.name} is {str(value)[:40]!r}, and not of type {field.type}")
+        if kind in (int, int | float) and not abs(value) < LARGEST:
+            raise TypeError(f"{field.name} is out of range")
+        if field.name == "num_layers" and isinstance(value, int) and value > MOST_LAYERS:
+            raise TypeError(f"{field.name} is {value:,}, and {MOST_LAYERS:,} are the most")
+
+
+TYPES: dict[str, Any] = {"int": int, "float": int | float, "bool": bool, "str": str}
+LARGEST = 1e300
+MOST_LAYERS = 10_000
 
 
 def build(description: dict[str, Any]) -> Model:

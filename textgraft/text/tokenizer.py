@@ -238,6 +238,7 @@ class Tokenizer:
         with as_user_errors(where, _RESTORE):
             text = text if isinstance(text, str) else text.decode()
             tokenizer = cls._from_json(text, where)
+            _validate_ids(tokenizer)
             try_out(tokenizer)
             return tokenizer
 
@@ -394,3 +395,10 @@ def _pieces(text: str) -> Iterator[str]:
         yield text[start:end]
         start = end
     yield text[start:]
+
+
+def _validate_ids(tokenizer: Tokenizer) -> None:
+    """Raise ValueError for a vocabulary with an id beyond its tokens."""
+    highest = max(tokenizer._pipeline.get_vocab(with_added_tokens=True).values(), default=-1)
+    if highest >= len(tokenizer.tokens):
+        raise ValueError(f"a token has the id {highest:,}, and there are {len(tokenizer.tokens):,} tokens")

@@ -50,6 +50,10 @@ def recipe_names(kind: str = "") -> list[str]:
     return sorted({path.stem for path in paths if path.name != DEFAULTS})
 
 
+LONGEST_NAME = 200
+"""Characters of a recipe's name; files of longer names do not exist."""
+
+
 def find_recipe(name: str, kind: str = "") -> Path:
     """The file of a recipe.
 
@@ -64,10 +68,10 @@ def find_recipe(name: str, kind: str = "") -> Path:
         if not Path(name).is_file():
             raise UserError("there is no such recipe file.", where=name, remedy="Check the path.")
         return Path(name)
-    for folder in RECIPE_FOLDERS if f"{name}.toml" != DEFAULTS else ():
+    for folder in RECIPE_FOLDERS if f"{name}.toml" != DEFAULTS and len(name) < LONGEST_NAME else ():
         if (folder / kind / f"{name}.toml").is_file():
             return folder / kind / f"{name}.toml"
-    raise UserError(f"unknown recipe '{name}'.", remedy=did_you_mean(name, recipe_names(kind)))
+    raise UserError(f"unknown recipe '{name[:LONGEST_NAME]}'.", remedy=did_you_mean(name, recipe_names(kind)))
 
 
 def load_recipe(name: str) -> Recipe:

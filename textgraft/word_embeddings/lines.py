@@ -135,7 +135,7 @@ def _raise_for_line(line: bytes, dimensions: int, where: str, decoder: WordDecod
 
 def _number(field: bytes) -> float | None:
     try:
-        return float(field)
+        return None if b"_" in field else float(field)  # Python reads 1_000, as no other program does
     except ValueError:
         return None
 

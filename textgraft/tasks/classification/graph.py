@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textgraft.core.errors import UserError
 from textgraft.data.sequences import PairIds, Rows, TokenIds, budget_batches, encoded_texts
 from textgraft.data.text_forms import in_form
+from textgraft.models import model_folder
 from textgraft.models.graph import ROWS, OnnxModel, ids_and_starts
 
 
@@ -41,6 +43,11 @@ class OnnxClassifier(OnnxModel):
         outputs = np.zeros((len(sequences), options or self.labels.num_outputs))
         for indices in budget_batches([len(s) for s in sequences], tokens=self.tokens_per_batch, rows=ROWS):
             answers = self.answer([sequences[i] for i in indices])
+            if not options and answers.shape[1] != self.labels.num_outputs:
+                message = (
+                    f"the graph has {answers.shape[1]:,} outputs, and there are {self.labels.num_outputs:,} labels."
+                )
+                raise UserError(message, where="labels.json", remedy=model_folder.RESTORE)
             outputs[indices, : answers.shape[1]] = answers
         return self.labels.target.from_columns(outputs)
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from textgraft.core.errors import UserError
 from textgraft.data.examples import TargetKind
 from textgraft.heads.classification import ClassificationHead
 from textgraft.linear.artifact import LinearArtifact
@@ -16,6 +17,7 @@ from textgraft.linear.encoder_features import EncoderVectors
 from textgraft.linear.fitted import FeatureMapModel
 from textgraft.linear.linear_layer import Linear, Output, Setting
 from textgraft.models.artifact import Artifact
+from textgraft.models.model_folder import RESTORE
 from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.nn.layer_aggregation import LAST
 
@@ -36,7 +38,9 @@ def as_linear(artifact: Artifact) -> LinearArtifact | None:
     temperature = (artifact.run.get("temperature") or 1.0) if labels.target.has_classes else 1.0
     layers = LAYERS[labels.kind](weights / temperature, bias / temperature)
     output = Output(labels.kind, layers, labels.num_outputs, Setting(1.0), ABOUT)
-    features = EncoderVectors(artifact, max_tokens=artifact.run["max_tokens"])
+    if not isinstance(longest := artifact.run.get("max_tokens"), int):
+        raise UserError("run.json has no 'max_tokens'.", where=str(artifact.run.get("name", "")), remedy=RESTORE)
+    features = EncoderVectors(artifact, max_tokens=longest)
     return LinearArtifact(FeatureMapModel(features, output), labels, {**artifact.run, "temperature": None})
 
 
