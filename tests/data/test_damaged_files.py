@@ -16,6 +16,7 @@ from textgraft.data.readers import read, read_texts
 from textgraft.data.tagged import read_tagged
 from textgraft.tasks.classification.label_texts import LabelTexts
 from textgraft.training.recipes import load_recipe
+from textgraft.word_embeddings.formats import load_vectors
 
 FRAME = pandas.DataFrame({"text": ["a fine film", "a dull one"] * 8, "label": ["pos", "neg"] * 8})
 
@@ -124,3 +125,21 @@ def test_a_cell_of_more_characters_than_any_text(
     assert " characters" in said
     with pytest.raises(UserError, match=f"{name} line 3: a .* characters"):
         list(read_texts(tmp_path / name))
+
+
+def test_places_of_more_digits_than_any_text_has_characters(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Anna")
+    (tmp_path / "a.ann").write_text(f"T1\tPER 0 {'9' * 5000}\tAnna\n")
+    with pytest.raises(UserError, match="line 1: this is no entity with start and end"):
+        read_tagged(tmp_path / "a.ann")
+
+
+def test_numbers_with_underscores_are_none(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("the 0.5 0_001\n")
+    with pytest.raises(UserError, match="'0_001' is not a finite number"):
+        load_vectors(tmp_path / "v.txt")
+
+
+def test_a_recipe_whose_name_is_longer_than_a_file_name() -> None:
+    with pytest.raises(UserError, match="unknown recipe 'xxx"):
+        load_recipe("x" * 5000)

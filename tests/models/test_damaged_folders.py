@@ -10,6 +10,7 @@ import pytest
 from served import made
 
 from textgraft.core.errors import UserError
+from textgraft.data.labels import Labels
 from textgraft.models import artifact, model_folder
 from textgraft.models.loading import load
 from textgraft.tasks.export import export
@@ -111,3 +112,51 @@ def test_a_dropout_that_is_no_probability(folders: dict[str, Path], rate: Any) -
     config["head"] = {**config["head"], "input_dropout": rate}
     with pytest.raises(UserError, match=r"config.json: .*'input_dropout' is no probability"):
         artifact.from_folder(folders["qa"], config)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num_layers", 10**9),
+        ("num_layers", "two"),
+        ("num_heads", True),
+        ("embedding_dropout", "x"),
+        ("max_length", 2.5),
+    ],
+)
+def test_a_setting_of_the_encoder_of_another_type_or_size(folders: dict[str, Path], name: str, value: Any) -> None:
+    """Found out by a layer at the first text, or never, while layers were made."""
+    config = model_folder.read_config(folders["qa"])
+    assert name in config["encoder"]
+    config["encoder"] = {**config["encoder"], name: value}
+    with pytest.raises(UserError, match=r"config.json: .*" + name):
+        artifact.from_folder(folders["qa"], config)
+
+
+def test_a_tokenizer_with_an_id_beyond_its_tokens(folders: dict[str, Path]) -> None:
+    content = json.loads((folders["classifier"] / "tokenizer.json").read_bytes())
+    last = max(content["model"]["vocab"], key=content["model"]["vocab"].__getitem__)
+    content["model"]["vocab"][last] = 2**31
+    with pytest.raises(UserError, match=r"tokenizer.json: .*2,147,483,648"):
+        Tokenizer.from_json(json.dumps(content))
+
+
+def test_a_graph_with_other_labels_or_settings(folders: dict[str, Path], tmp_path: Path) -> None:
+    labels = json.dumps({"kind": "single", "names": ["a", "b"]}).encode()
+    refused(damaged(folders["graph"], tmp_path / "labels", labels__json=labels), "3 outputs", "2 labels")
+    for number, form in enumerate(([], {}, 7)):
+        config = model_folder.read_config(folders["graph"])
+        config["onnx"]["text_form"] = form
+        out = tmp_path / str(number)
+        content = model_folder.read_files(folders["graph"], config)
+        description = {key: value for key, value in config.items() if key not in ("files", "format", "sha256")}
+        refused(
+            model_folder.write_folder(out, {**content, "config.json": model_folder.config(description, content)}),
+            "'text_form'",
+        )
+
+
+@pytest.mark.parametrize("mean", [10**400, float("inf"), float("nan"), "x"])
+def test_a_quantity_whose_mean_is_no_number(mean: Any) -> None:
+    with pytest.raises(UserError, match="not a set of labels"):
+        Labels.from_json(json.dumps({"kind": "numeric", "names": [], "mean": mean, "std": 1.0}), where="labels.json")
