@@ -120,7 +120,7 @@ def test_a_dropout_that_is_no_probability(folders: dict[str, Path], rate: Any) -
         ("num_layers", 10**9),
         ("num_layers", "two"),
         ("num_heads", True),
-        ("embedding_dropout", "x"),
+        ("layer_norm_eps", "x"),
         ("max_length", 2.5),
     ],
 )
