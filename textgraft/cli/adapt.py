@@ -56,7 +56,14 @@ def adapt(
     quiet: o.Quiet = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Continue the pretraining of a language model on text from your domain; no labels needed."""
+    """Continue the pretraining of a language model on text from your domain; no labels needed.
+
+    textgraft adapt tickets.csv --model en-ulmfit --out tickets-lm
+
+    Text that does not fit on the disk is read meanwhile:
+
+    textgraft adapt --streaming s3://bucket/tickets/ --model minilm --tokens 5e7 --out tickets-lm
+    """
     from textgraft.core.context import RunContext
     from textgraft.models.loading import load_network
     from textgraft.tasks.language_modeling.adapt import adapt
