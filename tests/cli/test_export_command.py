@@ -128,7 +128,7 @@ def test_a_damaged_folder_names_the_file(exported: Path, run: Program, tmp_path:
     before = {name: value for name, value in config["onnx"].items() if name != "tokens_per_batch"}
     assert load_graph(exported, config | {"onnx": before}).tokens_per_batch == 16_384
     damaged = ({"max_tokens": 9, "tokens_per_batch": "all"}, {"max_tokens": 9, "stride": 3})
-    for about in (*damaged, {"max_tokens": 9, "task": "generation"}, {}):
+    for about in (*damaged, {"max_tokens": 9, "task": "generation"}, {"task": ["qa"]}, {}):
         with pytest.raises(UserError, match="not the config of a graph"):
             load_graph(exported, config | {"onnx": about})
 

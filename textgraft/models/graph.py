@@ -43,10 +43,10 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
     head = about.get("task", "classification") if isinstance(about, dict) else None
     try:
         graph = resolve(TASK_OF)(head).graph
-    except KeyError:
+    except (KeyError, TypeError):  # a list has no place in a dictionary
         graph = None
     if graph is None:
-        message = f"this is not the config of a graph: there are none for '{head}'."
+        message = f"this is not the config of a graph: there are none for '{str(head)[:40]}'."
         raise UserError(message, where=str(folder / "config.json"), remedy=model_folder.RESTORE)
     model: OnnxModel = resolve(graph).load(folder, config)
     return model
