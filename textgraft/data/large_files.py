@@ -15,8 +15,7 @@ from textgraft.data.columns import ID_NAMES, Cells, find_column
 from textgraft.data.examples import Examples, Label, TargetKind
 from textgraft.data.huggingface_datasets import is_dataset
 from textgraft.data.label_columns import read_labels, warn_of_marks
-from textgraft.data.multiple_choice import looks_like_choices
-from textgraft.data.readers import layout_of, read, validate_kind
+from textgraft.data.readers import has_choices, layout_of, read, validate_kind
 from textgraft.data.tables import Row, located, rows, unit_of, why_empty
 from textgraft.data.texts_on_disk import TextsOnDisk
 
@@ -69,7 +68,7 @@ def read_large(source: str | Path, **options: Any) -> Examples:
         raise UserError(why_empty(path), where=name, remedy=remedy)
     table = [row for _, row in head]
     columns = list(dict.fromkeys(column for row in table for column in row))
-    if kind == "choice" or (kind is None and looks_like_choices(columns, asked.text, asked.text2)):
+    if has_choices(columns, kind, asked.text, asked.text2):
         return read(source, **options)
     id_column = find_column(columns, asked.id, ID_NAMES, "the id", name)
     layout = layout_of(columns, table, name, (asked.text, asked.text2), asked.label, id_column)

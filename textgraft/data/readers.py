@@ -85,7 +85,7 @@ def read(
     id_column = find_column(columns, id, ID_NAMES, "the id", name)
     table = [row for _, row in numbered_rows]
     in_memory = isinstance(table[0].get("text"), Choice)
-    if not in_memory and (kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))):
+    if not in_memory and has_choices(columns, kind, text, text2):
         answer = label if label is None or isinstance(label, str) else ",".join(label)
         texts, labels = read_choices(columns, table, cells, context=text, question=text2, answer=answer)
         kind = "choice"
@@ -104,6 +104,11 @@ def read(
             warn_of_marks(table, columns, (*layout.texts, id_column), name)
     ids = None if id_column is None else cells.texts([row.get(id_column) for row in table])
     return Examples(texts, labels, kind if labels is not None else None, ids, cells.lines, name, unit)
+
+
+def has_choices(columns: Sequence[str], kind: str | None, text: str | None, text2: str | None) -> bool:
+    """True for a table of questions with options, named so (`kind`) or by the names of its columns."""
+    return kind == "choice" or (kind is None and looks_like_choices(columns, text, text2))
 
 
 def validate_kind(kind: str | None) -> None:
