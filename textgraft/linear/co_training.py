@@ -125,7 +125,10 @@ class Views:
             return np.zeros((0, self.width))
         probabilities = [self.ngram_probabilities(self.ngrams.transform(texts))]
         for name, layer in self.layers.items():
-            probabilities.append(layer.probabilities(normalize(self.feature_maps[name].transform(texts)), self.width))
+            vectors = self.feature_maps[name].transform(texts)
+            if not np.isfinite(vectors).all():
+                raise UserError(f"the vectors of '{name}' are no finite numbers.", remedy="Restore the model's folder.")
+            probabilities.append(layer.probabilities(normalize(vectors), self.width))
         logits = np.mean([_log(p) / spread for p, spread in zip(probabilities, self.spreads, strict=True)], axis=0)
         return np.asarray(softmax(logits * self.spreads.mean(), axis=1))
 

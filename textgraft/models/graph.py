@@ -52,6 +52,10 @@ def from_folder(folder: Path, config: Mapping[str, Any]) -> OnnxModel:
     return model
 
 
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and 0 < value < 1 << 31
+
+
 def ids_and_starts(rows: Sequence[NDArray | PairIds]) -> tuple[list[NDArray], list[int]]:
     """Token ids of texts and pairs, and the position of each second text, as `OnnxModel.run_graph` takes them."""
     ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
@@ -196,7 +200,7 @@ class OnnxModel:
         described = {name: value for name, value in config["onnx"].items() if name != "task"}
         invalid = [name for name in FILES if name not in names_of_files(config)]
         described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
-        invalid += [n for n in ("max_tokens", "tokens_per_batch") if not isinstance(described.get(n), int)]
+        invalid += [n for n in ("max_tokens", "tokens_per_batch") if not _is_size(described.get(n))]
         invalid += ["text_form"] * (described.get("text_form", RAW) not in tuple(FORMS))
         invalid += [n for n in ("tags",) if not all(isinstance(tag, str) for tag in described.get(n) or ())]
         invalid += sorted(described.keys() - cls._described())

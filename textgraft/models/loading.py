@@ -5,7 +5,6 @@ Modules of a kind of model are imported with the first of them: an exported grap
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -242,6 +241,10 @@ def _resolved(device: str) -> Any:
     return resolve_device(device)
 
 
+LARGEST_WEIGHT = 1e300
+"""Members' weights are below; their sum is a float."""
+
+
 def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
     """Weights of an ensemble's members, scaled to a mean of 1. Raises UserError if any is not a positive number."""
     members = config[ENSEMBLE]
@@ -251,7 +254,7 @@ def _weights(config: Mapping[str, Any], path: Path) -> list[float]:
         and isinstance(weights, list)
         and len(weights) == len(members) > 0
         and all(isinstance(name, str) for name in members)
-        and all(isinstance(weight, int | float) and math.isfinite(weight) and weight > 0 for weight in weights)
+        and all(isinstance(weight, int | float) and 0 < weight < LARGEST_WEIGHT for weight in weights)
     )
     if not valid:
         message = "this is not the config of an ensemble: it has names of members, and a positive weight each or none."

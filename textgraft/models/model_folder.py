@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -31,7 +30,7 @@ FLAIR = "flair:"
 """Prefix of Flair's files, which only `convert` opens, since they are pickles (conversion.legacy.flair)."""
 RUN_VALUES: Mapping[str, Callable[[Any], bool]] = {
     "max_tokens": lambda value: type(value) is int and value > 0,
-    "temperature": lambda value: value is None or (isinstance(value, int | float) and 0 < value < math.inf),
+    "temperature": lambda value: value is None or (isinstance(value, int | float) and 0 < value < 1e300),
     "reads": lambda value: value in get_args(InputKind),
     "name": lambda value: isinstance(value, str),
 }

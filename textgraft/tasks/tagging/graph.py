@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from textgraft.core.errors import UserError
 from textgraft.data.sequences import budget_batches
 from textgraft.data.tags import Scheme, SubwordPooling, TagPredictions
 from textgraft.data.text_forms import words_in_form
 from textgraft.data.words import Coverage, WordWindow, word_windows
 from textgraft.models.graph import ROWS, OnnxModel
+from textgraft.models.model_folder import RESTORE
 
 if TYPE_CHECKING:
     from textgraft.data.sequences import Direction
@@ -53,6 +55,9 @@ class OnnxTagger(OnnxModel):
             sentences = words_in_form(sentences, self.text_form)
             windows, coverage = word_windows(self.tokenizer, sentences, self.max_tokens, direction=self.direction)
             decoded = self.decoded(windows, [len(words) for words in sentences])
+            if max((int(best.max()) for best, _ in decoded if len(best)), default=0) >= len(self.tags):
+                message = f"the graph has more outputs than the {len(self.tags):,} tags of its config."
+                raise UserError(message, where="config.json", remedy=RESTORE)
             return [([self.tags[i] for i in best], probability.tolist()) for best, probability in decoded], coverage
 
         return tag
