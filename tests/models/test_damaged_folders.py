@@ -160,3 +160,11 @@ def test_a_graph_with_other_labels_or_settings(folders: dict[str, Path], tmp_pat
 def test_a_quantity_whose_mean_is_no_number(mean: Any) -> None:
     with pytest.raises(UserError, match="not a set of labels"):
         Labels.from_json(json.dumps({"kind": "numeric", "names": [], "mean": mean, "std": 1.0}), where="labels.json")
+
+
+@pytest.mark.parametrize("name", ["kind", "direction", "pooling"])
+def test_a_name_of_the_head_that_is_a_list(folders: dict[str, Path], name: str) -> None:
+    config = model_folder.read_config(folders["classifier"])
+    config["head"] = {**config["head"], name: []}
+    with pytest.raises(UserError, match=r"config.json: .*" + name):
+        artifact.from_folder(folders["classifier"], config)

@@ -221,7 +221,8 @@ def _validate_types(config: Any) -> None:
             raise TypeError(f"{field.name} is {value:,}, and {MOST_LAYERS:,} are the most")
 
 
-TYPES: dict[str, Any] = {"int": int, "float": int | float, "bool": bool, "str": str}
+NAMES = ("str", "TargetKind", "Direction", "Activation")
+TYPES: dict[str, Any] = {"int": int, "float": int | float, "bool": bool, **dict.fromkeys(NAMES, str)}
 LARGEST = 1e300
 MOST_LAYERS = 10_000
 
