@@ -15,6 +15,7 @@ from textgraft.data.batch import Batch, pad
 from textgraft.data.sequences import Rows
 from textgraft.data.streams.base import ExampleStream
 from textgraft.models.model import Model, build_fresh
+from textgraft.training.followers import _received
 from textgraft.training.loop import Run
 from textgraft.training.phases import Phase
 from textgraft.training.settings import Settings
@@ -148,3 +149,17 @@ def test_a_failure_here_is_told_to_the_others(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ValueError, match="batch_size"):
         take_part(("loss", wrong, None), run_of(processes))
     assert told == [None]
+
+
+def test_after_a_failure_another_process_waits_for_what_the_first_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the two would be in different calls of torch.distributed."""
+    model = several_processes.classifier("bert", 0.0)
+    processes = Several(2, model)
+    wrong = ("loss", texts(4).with_targets(torch.zeros(1, dtype=torch.long)), None)
+    said = [wrong, ("scores", None)]
+    monkeypatch.setattr(processes, "from_first", lambda value=None: said.pop(0))
+    monkeypatch.setattr(processes, "gather", lambda value: [value, value])
+    validate = _received(run_of(processes), processes)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="validation of process 0 has failed"):
+        validate(model)
+    assert said == []

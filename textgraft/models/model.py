@@ -223,8 +223,8 @@ def _validate_types(config: Any) -> None:
 
 NAMES = ("str", "TargetKind", "Direction", "Activation")
 TYPES: dict[str, Any] = {"int": int, "float": int | float, "bool": bool, **dict.fromkeys(NAMES, str)}
-LARGEST = 1e300
-MOST_LAYERS = 10_000
+"""Types of settings by their annotation; others are not validated here."""
+LARGEST, MOST_LAYERS = 1e300, 10_000
 
 
 def build(description: dict[str, Any]) -> Model:

@@ -12,7 +12,7 @@ import copy
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ from textgraft.models.model import Model
 from textgraft.training.checkpoint import load_checkpoint
 from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
-from textgraft.training.shared_calls import Shared, take_part
+from textgraft.training.shared_calls import FAILURES, Shared, take_part
 
 TRAIN, EACH = "train", "each"
 """What process 0 asks of the others: to take part in a training, or to make some of several calls."""
@@ -236,7 +236,8 @@ def _received(run: Run, processes: Processes) -> Callable[[Model], Scores]:
 
     def validate(model: Model) -> Scores:
         while (message := processes.from_first())[0] != "scores":
-            take_part(message, run)
+            with suppress(*FAILURES):  # process 0 hears of it, and says that there are no scores
+                take_part(message, run)
         scores: Scores | None = message[1]
         if scores is None:
             raise UserError("the validation of process 0 has failed.")

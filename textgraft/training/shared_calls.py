@@ -28,6 +28,8 @@ from textgraft.nn.cpu.precision import computing_in
 METHODS = ("loss", "forward_with_state", "vectors")
 """The methods of a model that compute, beside the model itself."""
 CALL = "__call__"
+FAILURES = (UserError, ValueError, ArithmeticError, torch.OutOfMemoryError)
+"""What may fail on one process alone, and is told to the others."""
 Call = tuple[str, Batch, State | None]
 """A method's name, and its arguments."""
 
@@ -86,7 +88,7 @@ def take_part(call: Call, run: Any) -> Any:
     own = None if state is None else _of_rows(state, lambda t: t[run.processes.share(len(t))])
     try:
         result = _computed((name, batch.share(run.processes), own), run)
-    except (UserError, ValueError, ArithmeticError, torch.OutOfMemoryError) as problem:
+    except FAILURES as problem:
         error = problem
     results = run.processes.gather(result)
     if error is not None:
