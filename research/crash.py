@@ -148,6 +148,7 @@ def labelled(count: int, seed: int) -> Examples:
 
 def prepare(folder: Path) -> None:
     """The input files that all lives share."""
+    prepare_tasks(folder)
     pool = labelled(2500, seed=1).texts
     (folder / "pool.txt").write_text("\n".join(pool), encoding="utf-8")
     pretraining = PRETRAINING.replace("TOKEN_VECTORS", "20000" if find_spec("gensim") else "0")
@@ -255,7 +256,7 @@ def hashes(out: Path) -> dict[str, str]:
     for name in ("run.json", "results.json"):
         if (out / name).is_file():
             record = lasting(json.loads((out / name).read_bytes()))
-            files[name] = json.dumps(record, sort_keys=True).encode()
+            files[name] = json.dumps(record, sort_keys=True).replace(str(out.parent), "").encode()
     assert files
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
@@ -320,7 +321,6 @@ def crash(points: int, seed: int, folder: Path, chosen: Sequence[str] = ()) -> d
     What a chosen stage begins from is made in peace.
     """
     prepare(folder)
-    prepare_tasks(folder)
     generator = random.Random(seed)
     began = time.monotonic()
     killed = [name for name in STAGES if name in chosen or not chosen]

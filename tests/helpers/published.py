@@ -104,7 +104,9 @@ def of_word_pieces() -> Pipeline:
     trained.normalizer = normalizers.BertNormalizer(lowercase=True)
     trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     berts = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=[*SPECIAL, *berts], show_progress=False)
+    characters = trained.normalizer.normalize_str("".join(SENTENCES))
+    inside = sorted({f"##{character}" for character in characters})  # else they are numbered in hash order
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=[*SPECIAL, *berts, *inside], show_progress=False)
     trained.train_from_iterator(SENTENCES * 3, trainer)
     vocab = trained.get_vocab()
     made = Pipeline(models.WordPiece({**vocab, "<mask>": len(vocab)}, unk_token="[UNK]"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,9 @@ def pipeline_of(kind: str, texts: Sequence[str] | None = None, tokens: int = VOC
         pipeline.normalizer = normalizers.BertNormalizer(lowercase=True)
         pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         pipeline.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(**options)
+        # Characters inside words are numbered in hash order, which decides ties, if they are not named first.
+        inside = [f"##{character}" for character in string.ascii_lowercase]
+        trainer = trainers.WordPieceTrainer(**options | {"special_tokens": [*special, *inside]})
     elif kind in ("roberta", "gpt2"):
         pipeline = Pipeline(models.BPE())
         pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -120,7 +123,9 @@ def pipeline_of(kind: str, texts: Sequence[str] | None = None, tokens: int = VOC
         pipeline.pre_tokenizer = pre_tokenizers.Metaspace()
         pipeline.decoder = decoders.Metaspace()
         trainer = trainers.UnigramTrainer(**options, unk_token=unknown)
-    pipeline.train_from_iterator(reviews(200, 7)[0] if texts is None else texts, trainer)
+    learner = Pipeline.from_str(pipeline.to_str())  # what a trainer takes for special stays so in its pipeline
+    learner.train_from_iterator(reviews(200, 7)[0] if texts is None else texts, trainer)
+    pipeline.model = learner.model
     pipeline.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     ids = [(token, pipeline.token_to_id(token)) for token in special]
     pipeline.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
