@@ -211,6 +211,20 @@ def test_a_title_above_the_names_is_said(tmp_path: Path) -> None:
         assert read(tmp_path / "a.xlsx").labels is None
 
 
+@pytest.mark.parametrize("row", [1, 2])
+def test_a_row_that_no_sheet_has_is_refused(tmp_path: Path, row: int) -> None:
+    to_excel(tmp_path / "right.xlsx", Sheet1=FRAME)
+    with zipfile.ZipFile(tmp_path / "right.xlsx") as right, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as wrong:
+        for name in right.namelist():
+            content = right.read(name).decode()
+            content = (
+                content.replace(f'<row r="{row}"', '<row r="200000000"') if name.endswith("sheet1.xml") else content
+            )
+            wrong.writestr(name, content)
+    with pytest.raises(UserError, match=r"sheet 'Sheet1' has rows after 1,048,576"):
+        read(tmp_path / "a.xlsx")
+
+
 def test_a_folder_of_classes_in_a_zip_archive_is_to_be_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("films/good/1.txt", "Lovely")

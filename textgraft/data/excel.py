@@ -15,6 +15,8 @@ from textgraft.data.members import chosen_table, is_in_zip, split_member
 from textgraft.data.text_files import plain_file
 
 _MESSAGE = "not an Excel workbook that can be read"
+_ROWS = 1_048_576
+"""A sheet of Excel has no more rows; before one of a higher number openpyxl makes up all that are missing."""
 _REMEDY = "If it opens in Excel, save it again as .xlsx, without a password, or as CSV."
 
 
@@ -35,7 +37,7 @@ def excel_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         filled = [name for name, sheet in sheets.items() if sheet.sheet_state == "visible" and _has_cells(sheet)]
         name = chosen_table(path, None if is_in_zip(path) else wanted, list(sheets), filled, "sheet")
         header = None
-        for number, cells in enumerate(_cells(sheets[name]), start=1):
+        for number, cells in _cells(sheets[name]):
             if all(cell is None for cell in cells):
                 continue
             if header is None:
@@ -47,14 +49,17 @@ def excel_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             header.warn_of_values_without_name()
 
 
-def _cells(sheet: Any) -> Iterator[tuple[Any, ...]]:
+def _cells(sheet: Any) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The number and the values of each row, empty ones too."""
     sheet.reset_dimensions()  # some programs write a wrong size, and openpyxl would believe it
-    rows: Iterator[tuple[Any, ...]] = sheet.iter_rows(values_only=True)
-    return rows
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+        if number > _ROWS:
+            raise ValueError(f"sheet '{sheet.title}' has rows after {_ROWS:,}")
+        yield number, cells
 
 
 def _has_cells(sheet: Any) -> bool:
-    return any(cell is not None for row in _cells(sheet) for cell in row)
+    return any(cell is not None for _, cells in _cells(sheet) for cell in cells)
 
 
 @contextmanager
