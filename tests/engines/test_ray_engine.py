@@ -147,3 +147,24 @@ def test_a_comparison_has_the_same_numbers(tiny_lm: Path, tmp_path: Path) -> Non
         for method, row in local["methods"].items():
             assert row["accuracy"] == other["methods"][method]["accuracy"]
             assert row["log_loss"] == other["methods"][method]["log_loss"]
+
+
+@pytest.mark.slow
+def test_a_search_finds_the_same(tiny_lm: Path, tmp_path: Path) -> None:
+    import torch
+
+    train, results = Examples(*reviews(40, 1), "single"), {}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for name in ("local", "ray"):
+            with open_engine(name) as engine:
+                options = textgraft.TuneOptions(
+                    tiny_lm, "frozen", trials=4, folds=2, max_tokens=32, show=False, engine=engine
+                )
+                results[name] = textgraft.tune(train, tmp_path / name, options=options)
+    finally:
+        torch.set_num_threads(threads)
+    assert results["local"]["best"] == results["ray"]["best"]
+    for local, other in zip(results["local"]["trials"], results["ray"]["trials"], strict=True):
+        assert (local["values"], local["loss"]) == (other["values"], other["loss"])

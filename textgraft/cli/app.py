@@ -40,6 +40,7 @@ from textgraft.cli import (
     serve,
     tag,
     tokenize,
+    tune,
     vectors,
     zero_shot,
 )
@@ -71,6 +72,7 @@ COMMANDS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "textgraft zero-shot reviews.csv --labels 'praise, complaint, question' --out first",
     ),
     ("compare", compare.compare, "textgraft compare train.csv --test test.csv --unlabelled pool.txt --out curve"),
+    ("tune", tune.tune, "textgraft tune train.csv --recipe transformer --trials 20 --out tuned"),
     ("evaluate", evaluate.evaluate, "textgraft evaluate sentiment more-test.csv --json"),
     ("predict", predict.predict, "textgraft predict sentiment reviews.csv --out predictions.csv --abstain-below 0.8"),
     ("explain", explain.explain, "textgraft explain sentiment reviews.csv --out why.html"),

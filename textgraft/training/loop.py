@@ -442,9 +442,13 @@ class Run:
             load_optimizer(self.optimizer, under(tensors, "optimizer."), state["optimizer"], self.engine.like)
 
 
+class Diverged(UserError):
+    """A loss or a gradient is no number any more."""
+
+
 def _validate_finite(value: float, name: str, place: str) -> None:
     if not math.isfinite(value):
-        raise UserError(
+        raise Diverged(
             f"the {name} is not a finite number.",
             where=place,
             remedy="Lower the learning rate (textgraft lr-find shows where the loss diverges) or clip gradients.",

@@ -98,14 +98,22 @@ def read_toml(path: Path, kind: type[T], folder: str = "") -> T:
     Raises:
         UserError: The file is not TOML, or has unknown keys or wrong values; `where` names the key.
     """
+    return as_kind(_table(path, folder, ()), kind, str(path))
+
+
+def as_kind(table: Mapping[str, Any], kind: type[T], where: str) -> T:
+    """A dataclass of plain values, as TOML has them; `where` is their place, for errors.
+
+    Raises:
+        UserError: They have unknown keys or wrong values.
+    """
     from pydantic import TypeAdapter, ValidationError
 
-    table = _table(path, folder, ())
     try:
         # By way of JSON, where pydantic's strict mode takes a list for a tuple, and is lax in nothing else.
         return TypeAdapter(kind).validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        raise _explained(error, path, kind) from error
+        raise _explained(error, where, kind) from error
 
 
 def _table(path: Path, folder: str, above: tuple[Path, ...]) -> dict[str, Any]:
@@ -137,12 +145,12 @@ def _merged(below: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any
     return {**below, **nested}
 
 
-def _explained(error: Any, path: Path, kind: Any) -> UserError:
+def _explained(error: Any, where: str, kind: Any) -> UserError:
     """Pydantic's first error as a UserError that names the key and its phase."""
     first = error.errors()[0]
     loc = first["loc"]
     place = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
-    where = f"{path}, {place}" if place else str(path)
+    where = f"{where}, {place}" if place else where
     inner = first.get("ctx", {}).get("error")
     if isinstance(inner, UserError):
         return UserError(inner.message, where=where, remedy=inner.remedy)
