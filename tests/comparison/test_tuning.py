@@ -16,6 +16,7 @@ from textgraft.comparison.search_space import SearchSpace, recipe_text, with_val
 from textgraft.comparison.trials import AS_IT_IS, Search
 from textgraft.comparison.tuning import TuneOptions, tune
 from textgraft.core.errors import UserError
+from textgraft.data.examples import Examples, Pair
 from textgraft.engines.local import LocalEngine
 from textgraft.training.phases import Anneal
 from textgraft.training.recipes import load_recipe, recipe_names
@@ -188,6 +189,33 @@ def test_a_trial_that_diverges_is_out_and_the_others_go_on(tmp_path: Path, optio
     (tmp_path / "short.toml").write_text(RECIPE.replace("0.01", "1e30"))
     with pytest.raises(UserError, match="every trial"):
         tune(examples(), tmp_path / "none", options=replace(options, space=SearchSpace({"batch_size": [4, 8]})))
+
+
+@pytest.mark.parametrize("kind", ["multi", "numeric", "single"])
+def test_every_kind_of_label_can_be_searched_for(tmp_path: Path, options: TuneOptions, kind: Any) -> None:
+    texts, names = examples().texts, examples().labels
+    assert names is not None
+    labels: dict[str, list[Any]] = {
+        "multi": [(str(name), "all") if i % 3 else () for i, name in enumerate(names)],
+        "numeric": [100.0 + i for i in range(len(texts))],
+        "single": [str(name) for name in names],
+    }
+    pairs = [Pair(text, "film") for text in texts] if kind == "single" else texts
+    train = Examples(pairs, labels[kind], kind)
+    results = tune(train, tmp_path / "out", options=replace(options, trials=2, folds=2))
+    assert {one["texts"] for one in results["trials"]} == {len(texts)}
+    if kind == "numeric":
+        assert results["metric"] == "mae"
+        assert 5 < results["trials"][0]["score"]["mean"] < 60  # in the unit of the labels
+
+
+def test_rows_without_a_label_are_left_out_and_too_few_are_refused(tmp_path: Path, options: TuneOptions) -> None:
+    some = examples(12)
+    train = Examples([*some.texts, "no label"], [*(some.labels or ()), ""], "single")
+    results = tune(train, tmp_path / "out", options=replace(options, trials=2, folds=2))
+    assert results["trials"][0]["texts"] == 12
+    with pytest.raises(UserError, match="cannot make 3 folds of 2 different texts"):
+        tune(Examples(["a", "b", "c"], ["x", "x", "y"], "single"), tmp_path / "few", options=options)
 
 
 @pytest.mark.parametrize("name", ["trials", "folds", "max_tokens"])
