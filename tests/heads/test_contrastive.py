@@ -90,6 +90,23 @@ def test_parts_give_the_gradients_of_the_whole() -> None:
         torch.testing.assert_close(found[name], grad, rtol=1e-4, atol=1e-6)
 
 
+def test_rows_encoded_with_others_of_their_length_have_the_same_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for positions in (10_000, 20):
+        monkeypatch.setattr("textgraft.models.model.CONTRASTED_POSITIONS", positions)
+        model = classifier().eval()
+        model.contrastive_temperature = 0.2
+        loss = model.loss(batch())
+        loss.total.backward()
+        grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        found.append((float(loss.total.detach()), loss.count, grads))
+    (whole, count, expected), (parts, same, grads) = found
+    assert len(batch().parts(20)) > 1
+    assert (parts, same) == (pytest.approx(whole, rel=1e-5), count)
+    for name, grad in expected.items():
+        torch.testing.assert_close(grads[name], grad, rtol=1e-4, atol=1e-6)
+
+
 def test_dropout_is_the_same_in_both_readings() -> None:
     model = classifier()
     model.contrastive_temperature = 0.2

@@ -19,6 +19,8 @@ from textgraft.nn.cpu.denormals import start_workers
 from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_aggregation
 from textgraft.nn.uninitialized import Uninitialized
 
+CONTRASTED_POSITIONS = 512
+"""Positions, padding included, that a processor encodes at once for a contrastive loss; more are no faster."""
 # name: (module, class, class of its config); imported on first use
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
@@ -107,14 +109,23 @@ class Model(nn.Module):
             head_loss: Loss = head.loss_of(batch.features, batch)
             return head_loss
         if self.contrastive_temperature:
-            assert batch.targets is not None
-            return contrastive_loss(self.vectors(batch), batch.targets, self.contrastive_temperature)
+            return self._contrastive_loss(batch)
         encoded = self._encoded(batch, state)
         loss = self.head.loss(self._aggregated(encoded), batch)
         penalty = self.layer_aggregation.penalty() if self.layer_aggregation is not None and self.training else None
         if penalty is not None:
             loss = replace(loss, total=loss.total + loss.count * penalty)
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
+
+    def _contrastive_loss(self, batch: Batch) -> Loss:
+        """The contrastive loss of a batch, whose rows are encoded with others of their length: half would be padding.
+
+        A GPU has them all at once.
+        """
+        parts = batch.parts(CONTRASTED_POSITIONS) if self.device.type == "cpu" else [batch]
+        vectors = torch.cat([self.vectors(part) for part in parts])
+        targets = torch.cat([part.targets for part in parts if part.targets is not None])
+        return contrastive_loss(vectors, targets.to(vectors.device), self.contrastive_temperature)
 
     def vectors(self, batch: Batch) -> Tensor:
         """The input of a classifier's head for each of E examples, (E, D)."""
