@@ -17,7 +17,7 @@ def test_tune_as_its_users_run_it(desk: Desk, tmp_path: Path) -> None:
     result = call(*asked)
     assert result.code == 0, result
     assert "the recipe as it is" in result.out
-    assert f"--recipe {out / 'recipe.toml'}" in result.out
+    assert f"--model {desk.lm} --recipe {out / 'recipe.toml'}" in result.out
     again = call(*asked)
     assert again.code == 2
     assert "exists already" in again.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -104,4 +105,5 @@ def tune(
     print_table(*table_rows(results))
     print(results["verdict"])
     print_written(out, out / RECIPE)
-    print(f"Next: textgraft finetune {train} --recipe {out / RECIPE} --out MODEL")
+    command = ["textgraft", "finetune", str(train), "--model", results["model"], "--recipe", str(out / RECIPE)]
+    print(f"Next: {shlex.join(command)} --out MODEL")

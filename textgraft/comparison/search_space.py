@@ -16,7 +16,7 @@ from textgraft.training.recipes import STRICT, Recipe, as_kind
 
 PHASES = "phases"
 FIXED = {"name", "anneal", "only"}
-"""Keys of a phase that say which phase it is, not how it trains."""
+"""Keys of a phase that a search leaves as they are."""
 _SETTINGS = (*(name for name in MINIMUM if name != "bptt"), "label_smoothing", "pooling")
 _PHASE = tuple(field.name for field in fields(Phase) if field.name not in FIXED)
 
@@ -149,18 +149,17 @@ def with_values(recipe: Recipe, values: Values) -> Recipe:
     """
     table = json.loads(json.dumps(asdict(recipe)))
     stage = table["finetune"]
-    phases = {phase["name"]: phase for phase in stage[PHASES]}
     for key, value in values.items():
         if not key.startswith(f"{PHASES}."):
             stage[key] = value
             continue
         name, setting = key.removeprefix(f"{PHASES}.").rsplit(".", 1)
-        if name not in phases:
-            message = f"the recipe '{recipe.name}' has no phase '{name}'."
-            raise UserError(message, where=f"{PHASES}.{name}", remedy=did_you_mean(name, list(phases)))
-        phases[name][setting] = value
-        if setting == "trainable":
-            phases[name]["only"] = None
+        named = [phase for phase in stage[PHASES] if phase["name"] == name]
+        if not named:
+            message, names = f"the recipe '{recipe.name}' has no phase '{name}'.", [p["name"] for p in stage[PHASES]]
+            raise UserError(message, where=f"{PHASES}.{name}", remedy=did_you_mean(name, names))
+        for phase in named:
+            phase |= {setting: value} | ({"only": None} if setting == "trainable" else {})
     return as_kind(table, Recipe, "the search space")
 
 

@@ -33,7 +33,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.ensemble_weights import losses
 from textgraft.tasks.classification.training import EncodedTexts, Plan, train_classifier
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.loop import Diverged
+from textgraft.training.divergence import Diverged
 from textgraft.training.phases import Stage
 from textgraft.training.settings import Settings
 
@@ -93,16 +93,7 @@ class TrialTrainer:
     def _train(self, source: Artifact, texts: EncodedTexts, key: TrialKey) -> tuple[TrialKey, Trial]:
         kept, held_out = self.splits[key.fold]
         folder = self.folder / "work" / _name(key)
-        plan = Plan(
-            language_model=source.model,
-            from_scratch=False,
-            stage=self.stages[key.trial],
-            settings=self.settings,
-            labels=self.labels,
-            class_weights=None,
-            pad_id=source.tokenizer.pad_id,
-            pooling=source.pooling,
-        )
+        plan = Plan.of(source, self.stages[key.trial], self.settings, self.labels)
         try:
             trained = train_classifier(
                 plan,

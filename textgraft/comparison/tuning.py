@@ -128,7 +128,7 @@ def tune(train: Any, out: Path | str, *, options: TuneOptions | None = None) -> 
     best = search.best()
     found = replace(recipes[best], name=out.name, description=f"Found by textgraft tune from {base.name}.")
     run = measurement_record("tune", out, {"name": str(model)}, {"train": {"texts": len(train)}}, settings)
-    results = _results(search, best, base) | {"run": run, "problems": to_json(problems)}
+    results = _results(search, best, base) | {"model": str(model), "run": run, "problems": to_json(problems)}
     results["asked"] = content_hash(identity.items())
     # Imported here because matplotlib takes as long to load as torch.
     from textgraft.comparison.tuning_report import render_tuning

@@ -20,7 +20,8 @@ from textgraft.nn.layer_aggregation import LAST, LayerAggregation, new_layer_agg
 from textgraft.nn.uninitialized import Uninitialized
 
 CONTRASTED_POSITIONS = 512
-"""Positions, padding included, that a processor encodes at once for a contrastive loss; more are no faster."""
+"""Positions, padding included, that a processor encodes at once for a contrastive loss."""
+
 # name: (module, class, class of its config); imported on first use
 ENCODERS = {
     "awd_lstm": ("textgraft.encoders.awd_lstm", "AWDLSTM", "AWDLSTMConfig"),
@@ -118,10 +119,7 @@ class Model(nn.Module):
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def _contrastive_loss(self, batch: Batch) -> Loss:
-        """The contrastive loss of a batch, whose rows are encoded with others of their length: half would be padding.
-
-        A GPU has them all at once.
-        """
+        """The contrastive loss of a batch; a processor encodes rows with others of their length, for less padding."""
         parts = batch.parts(CONTRASTED_POSITIONS) if self.device.type == "cpu" else [batch]
         vectors = torch.cat([self.vectors(part) for part in parts])
         targets = torch.cat([part.targets for part in parts if part.targets is not None])

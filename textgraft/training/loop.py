@@ -37,6 +37,7 @@ from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.contrastive import contrastive_backward
+from textgraft.training.divergence import validate_finite
 from textgraft.training.engines import Engine, Single, nothing
 from textgraft.training.frozen_features import extract_frozen_features, with_features
 from textgraft.training.optimizers import NTASGD, build_optimizer, set_rates
@@ -277,8 +278,8 @@ class Run:
         loss_sum, *counts = self.processes.sums(loss_sum, count, local)
         count, tokens = (round(number) for number in counts)
         place = f"phase '{phase.name}', step {self.progress.step + 1}"
-        _validate_finite(loss_sum, "loss", place)
-        _validate_finite(self._divide_and_clip(count), "gradient", place)
+        validate_finite(loss_sum, "loss", place)
+        validate_finite(self._divide_and_clip(count), "gradient", place)
         # With a time limit the number of steps is unknown: schedules count ten thousandths of the time.
         at = (self.progress.step, total) if self.settings.minutes is None else (int(done * 10_000), 10_000)
         scale = sum(self.stream.rate_scale(b) for b in micro) / len(micro)
@@ -366,7 +367,7 @@ class Run:
         averaged = self.optimizer.averaged() if isinstance(self.optimizer, NTASGD) else nullcontext()
         with averaged, torch.no_grad(), computing_in(self.precision, self.device):
             scores = self.validate(self.model)
-            _validate_finite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
+            validate_finite(scores["score"], "validation score", f"phase '{phase.name}', step {at.step}")
             at.history.append(row | scores)
             if at.best is None or scores["score"] > at.best:
                 at.best, at.stale = scores["score"], 0
@@ -440,16 +441,3 @@ class Run:
         if state["optimizer"] is not None:
             self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
             load_optimizer(self.optimizer, under(tensors, "optimizer."), state["optimizer"], self.engine.like)
-
-
-class Diverged(UserError):
-    """A loss or a gradient is no number any more."""
-
-
-def _validate_finite(value: float, name: str, place: str) -> None:
-    if not math.isfinite(value):
-        raise Diverged(
-            f"the {name} is not a finite number.",
-            where=place,
-            remedy="Lower the learning rate (textgraft lr-find shows where the loss diverges) or clip gradients.",
-        )

@@ -99,16 +99,7 @@ class NoAdapt:
         return {"train": EncodedTexts(train_sequences, labels.encode(train)), "test": encoded_tests}
 
     def _plan(self, source: Artifact, labels: Labels) -> Plan:
-        return Plan(
-            language_model=source.model,
-            from_scratch=self.from_scratch,
-            stage=self._stage,
-            settings=self.options.settings,
-            labels=labels,
-            class_weights=None,
-            pad_id=source.tokenizer.pad_id,
-            pooling=source.pooling,
-        )
+        return Plan.of(source, self._stage, self.options.settings, labels, from_scratch=self.from_scratch)
 
 
 class Scratch(NoAdapt):

@@ -23,6 +23,7 @@ from textgraft.heads.classification import LOSSES, POOLED, ClassificationHead
 from textgraft.heads.language_model import LanguageModelHead
 from textgraft.metrics.calibration import outputs_from_logits
 from textgraft.metrics.classification import document_scores, evaluate, predictable
+from textgraft.models.artifact import Artifact
 from textgraft.models.inference import extract_features, head_inputs, predict_logits
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
@@ -75,6 +76,14 @@ class Plan:
     both_orders: bool = False
     layer_aggregation: str = LAST
     pooling: str | None = None  # that the weights were trained with; None: the family's
+
+    @classmethod
+    def of(
+        cls, source: Artifact, stage: Stage, settings: Settings, labels: Labels, *, from_scratch: bool = False
+    ) -> Plan:
+        """A plan without class weights and special readouts, from a language model with its tokenizer."""
+        pad_id, pooling = source.tokenizer.pad_id, source.pooling
+        return cls(source.model, from_scratch, stage, settings, labels, None, pad_id, pooling=pooling)
 
 
 @dataclass(frozen=True)
