@@ -119,11 +119,19 @@ class Model(nn.Module):
         return loss if self.auxiliary is None else self.auxiliary.added(loss, encoded, batch)
 
     def _contrastive_loss(self, batch: Batch) -> Loss:
-        """The contrastive loss of a batch; a processor encodes rows with others of their length, for less padding."""
-        parts = batch.parts(CONTRASTED_POSITIONS) if self.device.type == "cpu" else [batch]
+        """The contrastive loss of a batch."""
+        parts = self._by_length(batch)
         vectors = torch.cat([self.vectors(part) for part in parts])
         targets = torch.cat([part.targets for part in parts if part.targets is not None])
         return contrastive_loss(vectors, targets.to(vectors.device), self.contrastive_temperature)
+
+    def contrasted_positions(self, batch: Batch) -> int:
+        """Positions that the contrastive loss of a batch encodes, with the padding that is left."""
+        return sum(part.ids.numel() for part in self._by_length(batch))
+
+    def _by_length(self, batch: Batch) -> list[Batch]:
+        """A processor encodes rows with others of their length, for less padding."""
+        return batch.parts(CONTRASTED_POSITIONS) if self.device.type == "cpu" else [batch]
 
     def vectors(self, batch: Batch) -> Tensor:
         """The input of a classifier's head for each of E examples, (E, D)."""

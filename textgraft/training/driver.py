@@ -37,10 +37,8 @@ from textgraft.models.model import Model
 from textgraft.training.followers import Interruption, leading
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.perplexity import Validator
+from textgraft.training.projection import Projection
 from textgraft.training.run_lock import claim, locked
-
-PROJECTED_FROM = 10.0
-"""Seconds of training after which its total time is extrapolated; the first steps are slower than the others."""
 
 
 class Stopped(Interruption):
@@ -223,6 +221,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
     ):
         share_of_peak = _share_of_peak(run)
         last_save = time.monotonic()
+        projection = Projection(run.phases, len(run.model.layer_groups()))
         task = bar.add_task(title, total=1.0, detail="")
 
         def on_encoded(texts: int) -> None:
@@ -238,7 +237,8 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
                 bar.console.print(_scored(step), highlight=False)
             if interrupted():
                 break
-            if max_seconds is not None and (whole := projected(step.seconds, _share(step, run))) > max_seconds:
+            whole = projection.seconds(step.seconds, run.progress.phase, step.progress)
+            if max_seconds is not None and whole > max_seconds:
                 raise TooSlow(whole, step.seconds)
             if time.monotonic() - last_save >= run.settings.save_seconds:
                 leader.save(checkpoint)
@@ -271,18 +271,6 @@ def held_out_scores(validate: Validator, model: Model, tokens: int, *, title: st
         scores = validate(model.eval(), on_progress)
         bar.update(task, completed=tokens)
     return scores
-
-
-def projected(seconds: float, share: float) -> float:
-    """The total time, extrapolated from `seconds` for a `share` of it; before PROJECTED_FROM just `seconds`."""
-    return seconds if seconds < PROJECTED_FROM else seconds / share
-
-
-def _share(step: Step, run: Run) -> float:
-    """The share of all epochs that is done."""
-    epochs = [phase.epochs for phase in run.phases]
-    at = run.progress.phase
-    return (sum(epochs[:at]) + step.progress * epochs[at]) / sum(epochs)
 
 
 def _stopped(title: str) -> Stopped:

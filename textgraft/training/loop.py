@@ -326,10 +326,15 @@ class Run:
         return model.loss(part, self.state if self.stream.stateful else None)
 
     def _parts(self, micro: list[Batch]) -> list[list[Batch]]:
-        """Each batch in parts of at most `positions` positions."""
-        return [
-            [batch] if self.positions is None or not len(batch.ids) else batch.parts(self.positions) for batch in micro
-        ]
+        """Each batch in parts of at most `positions` positions.
+
+        For a contrastive loss, which costs a second pass over several parts, positions are counted without the padding
+        that the model leaves out.
+        """
+        if self.positions is None:
+            return [[batch] for batch in micro]
+        whole = self.model.contrasted_positions if self.model.contrastive_temperature else (lambda b: b.ids.numel())
+        return [[batch] if whole(batch) <= self.positions else batch.parts(self.positions) for batch in micro]
 
     def _shares(self, epoch: int, start: int) -> Iterator[Batch]:
         """This process's share of each batch."""

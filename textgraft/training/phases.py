@@ -134,6 +134,11 @@ class Phase:
             trained = set(range(num_groups - count, num_groups))
         return [rate if i in trained else None for i, rate in enumerate(rates)]
 
+    def relative_cost(self, num_groups: int) -> float:
+        """Duration of a step over that of encoding its texts: gradients take twice that for each group they pass."""
+        trained = sum(rate is not None for rate in self.rates(num_groups)) - 1  # the head costs nothing
+        return 1 + 2 * max(0, trained) / max(1, num_groups - 1)
+
 
 @dataclass(frozen=True)
 class Stage:

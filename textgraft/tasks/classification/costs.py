@@ -112,9 +112,6 @@ def training_tokens(plan: Plan, lengths: Sequence[int]) -> float:
     a_step = plan.stage.batch_size * float(np.mean(lengths))
     total = 0.0
     for phase in plan.stage.plan(groups, per_epoch):
-        trained = sum(rate is not None for rate in phase.rates(groups)) - 1
-        if trained <= 0:
-            total += sum(lengths)
-        else:
-            total += OVERHEAD * phase.steps(per_epoch) * a_step * (1 + 2 * trained / (groups - 1))
+        cost = phase.relative_cost(groups)
+        total += sum(lengths) if cost == 1 else OVERHEAD * phase.steps(per_epoch) * a_step * cost
     return total
