@@ -13,6 +13,7 @@ from textgraft.comparison.trials import AS_IT_IS, Search, TrialTrainer
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
 from textgraft.data.checks import check_and_warn
+from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.problems import to_json
 from textgraft.data.readers import read
@@ -22,6 +23,7 @@ from textgraft.engines.base import Engine
 from textgraft.engines.local import LOCAL
 from textgraft.metrics.classification import HEADLINE, paired_test
 from textgraft.models import loading
+from textgraft.models.artifact import Artifact
 from textgraft.models.default_encoders import default_encoder
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.ensemble_weights import LOSS_NAMES
@@ -100,15 +102,7 @@ def tune(train: Any, out: Path | str, *, options: TuneOptions | None = None) -> 
     for recipe in recipes:
         recipe.finetune.validate_label_kind(labels.kind)
         recipe.finetune.plan(len(source.model.encoder.layer_groups()) + 1)
-    identity = {
-        "stage": "tune",
-        "textgraft": __version__,
-        "train": content_hash(x for row in zip(train.texts, train.labels or (), strict=True) for x in row),
-        "model": content_hash([weights_hash(source.model), source.tokenizer.fingerprint]),
-        "recipe": {"finetune": base.finetune.identity(), "adapt": base.adapt.identity()},
-        "space": space.identity(),
-        **{name: getattr(options, name) for name in ("trials", "folds", "max_tokens", "precision", "seed")},
-    }
+    identity = _identity(train, source, base, space, options)
     folder = work_folder(out, identity)
     if out.exists():
         return finished(out, content_hash(identity.items()))
@@ -135,6 +129,21 @@ def tune(train: Any, out: Path | str, *, options: TuneOptions | None = None) -> 
 
     write_results(out, results, render_tuning(results), {RECIPE: recipe_text(found).encode()})
     return results
+
+
+def _identity(
+    train: Examples, source: Artifact, base: Recipe, space: SearchSpace, options: TuneOptions
+) -> dict[str, Any]:
+    """What a call must have in common with an unfinished one to continue it."""
+    return {
+        "stage": "tune",
+        "textgraft": __version__,
+        "train": content_hash(x for row in zip(train.texts, train.labels or (), strict=True) for x in row),
+        "model": content_hash([weights_hash(source.model), source.tokenizer.fingerprint]),
+        "recipe": {"finetune": base.finetune.identity(), "adapt": base.adapt.identity()},
+        "space": space.identity(),
+        **{name: getattr(options, name) for name in ("trials", "folds", "max_tokens", "precision", "seed")},
+    }
 
 
 def _space(asked: SearchSpace | Path | str | None, base: Recipe) -> SearchSpace:
