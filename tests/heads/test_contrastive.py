@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from textgraft.heads.contrastive import contrastive_loss
 from textgraft.models.model import Model, build
 from textgraft.training.contrastive import contrastive_backward
 from textgraft.training.engines import Single
+from textgraft.training.loop import Run
 from textgraft.training.phases import Phase, Stage
 
 V = 30
@@ -105,6 +108,25 @@ def test_rows_encoded_with_others_of_their_length_have_the_same_loss(monkeypatch
     assert (parts, same) == (pytest.approx(whole, rel=1e-5), count)
     for name, grad in expected.items():
         torch.testing.assert_close(grads[name], grad, rtol=1e-4, atol=1e-6)
+
+
+def test_padding_that_is_left_out_does_not_cost_a_second_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """70 positions of a rectangle, of which parts by length have fewer."""
+    monkeypatch.setattr("textgraft.models.model.CONTRASTED_POSITIONS", 20)
+    model, whole = classifier(), batch()
+    positions = sum(part.ids.numel() for part in whole.parts(20))
+    assert model.contrasted_positions(whole) == positions < whole.ids.numel() == 70
+
+    def parts(limit: int, temperature: float) -> int:
+        model.contrastive_temperature = temperature
+        run: Any = SimpleNamespace(positions=limit, model=model)
+        (of_one,) = Run._parts(run, [whole])
+        return len(of_one)
+
+    assert parts(positions, 0.2) == 1
+    assert parts(positions - 1, 0.2) > 1
+    assert parts(positions, 0.0) > 1  # no other loss encodes twice
+    assert parts(70, 0.0) == 1
 
 
 def test_dropout_is_the_same_in_both_readings() -> None:
