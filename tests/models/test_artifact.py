@@ -319,6 +319,16 @@ def test_what_a_killed_save_left_is_cleared(folder: Path, tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["reviews"]
 
 
+def test_weights_that_half_precision_would_make_infinite_are_refused(tmp_path: Path) -> None:
+    model = a_classifier()
+    with torch.no_grad():
+        model.model.get_parameter("head.layers.6.weight")[0, 0] = 70_000
+    with pytest.raises(UserError, match=r"float16 cannot represent .*head\.layers\.6\.weight"):
+        artifact.save(model, tmp_path / "half", half=True)
+    assert not (tmp_path / "half").exists()
+    artifact.save(model, tmp_path / "whole")
+
+
 def test_half_precision_halves_the_file_and_loads_as_float32(folder: Path, tmp_path: Path) -> None:
     half = artifact.save(a_classifier(), tmp_path / "half", half=True)
     values = load_file(half / "model.safetensors")

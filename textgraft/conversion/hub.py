@@ -15,6 +15,7 @@ from typing import Any
 from textgraft.conversion import huggingface, sentence_transformers
 from textgraft.conversion.legacy import elmo, tensorflow
 from textgraft.conversion.model_cards import licence_and_language
+from textgraft.conversion.weights import validate_finite
 from textgraft.core.errors import UserError
 from textgraft.core.json_text import parse
 from textgraft.data.labels import Labels
@@ -63,6 +64,7 @@ def load(name: str) -> Artifact:
     if known > wanted:
         message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
         raise UserError(message, where=str(folder), remedy="Take both from the same model.")
+    validate_finite(model, str(folder))
     labels = _labels(model, config)
     run: dict[str, Any] = {
         "stage": task_of(model.describe()["head"]["name"]).stage,

@@ -275,10 +275,20 @@ def save(
 
 
 def weights(model: Model, embedding: SentenceEmbedding | None = None, *, half: bool = False) -> bytes:
-    """The content of model.safetensors, with those of an embedding's dense layers; with `half` in float16."""
+    """The content of model.safetensors, with those of an embedding's dense layers; with `half` in float16.
+
+    Raises:
+        UserError: A weight is too large for float16.
+    """
     values = {name: value.detach().contiguous() for name, value in model.values().items()}
     values |= {} if embedding is None else embedding.values()
-    return to_safetensors({n: v.half() if half and v.is_floating_point() else v for n, v in values.items()})
+    if half:
+        floats = {name: value for name, value in values.items() if value.is_floating_point()}
+        if large := [name for name, value in floats.items() if (value.abs() > torch.finfo(torch.float16).max).any()]:
+            message = f"float16 cannot represent weights of this model ({', '.join(large[:8])})."
+            raise UserError(message, where="half", remedy="Save it in float32.")
+        values |= {name: value.half() for name, value in floats.items()}
+    return to_safetensors(values)
 
 
 def has_weights(folder: Path, expected: bytes) -> bool:

@@ -23,6 +23,7 @@ from zipfile import BadZipFile
 import torch
 from torch import Tensor
 
+from textgraft.conversion.weights import validate_finite
 from textgraft.core.errors import UserError
 from textgraft.encoders.flair import Flair, FlairConfig
 from textgraft.heads.language_model import LanguageModelConfig, LanguageModelHead
@@ -58,6 +59,7 @@ def load(name: str) -> Artifact:
         model, tokenizer = from_flair(content)
     except UserError as error:
         raise UserError(error.message, where=str(path), remedy=error.remedy) from error
+    validate_finite(model, str(path))
     run: dict[str, Any] = {
         "stage": "pretrain",
         "name": path.stem,
