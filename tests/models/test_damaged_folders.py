@@ -86,6 +86,16 @@ def test_a_graph_that_is_cut(folders: dict[str, Path], tmp_path: Path, cut: int)
     refused(damaged(folders["graph"], tmp_path / "m", model__onnx=graph[:cut]), "model.onnx", "damaged")
 
 
+def test_nothing_is_printed_of_a_graph_whose_names_are_no_utf8(
+    folders: dict[str, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is on stdout may be read as JSON, and onnxruntime prints there before it tries again."""
+    graph = (folders["graph"] / "model.onnx").read_bytes()
+    assert b"mask" in graph
+    refused(damaged(folders["graph"], tmp_path / "m", model__onnx=graph.replace(b"mask", b"m\xbfsk")), "model.onnx")
+    assert capfd.readouterr().out == ""
+
+
 @pytest.mark.parametrize("change", ["unknown", "template"])
 def test_a_tokenizer_that_the_library_panics_at(folders: dict[str, Path], change: str) -> None:
     """It is found out when the tokenizer is read, not at the first text."""

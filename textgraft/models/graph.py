@@ -121,8 +121,11 @@ class OnnxModel:
         # Dequantize weights that are stored as int8 once, not for every text.
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         with _as_user_errors():
-            self._session = onnxruntime.InferenceSession(self.graph, options, providers=["CPUExecutionProvider"])
-        self._inputs = {value.name for value in self._session.get_inputs()}
+            # Without the fallback, which prints on stdout and tries the same again.
+            self._session = onnxruntime.InferenceSession(
+                self.graph, options, providers=["CPUExecutionProvider"], enable_fallback=False
+            )
+            self._inputs = {value.name for value in self._session.get_inputs()}
 
     def run_graph(
         self, rows: Sequence[NDArray], starts: Sequence[int] | None = None, **more: NDArray
