@@ -166,6 +166,21 @@ def test_a_graph_with_other_labels_or_settings(folders: dict[str, Path], tmp_pat
         )
 
 
+@pytest.mark.parametrize("tags", [5, None, "xy", [None, "O"], [1, 2], [["O"], "B-x"], {"O": 1}])
+def test_tags_that_are_no_list_of_names(folders: dict[str, Path], tmp_path: Path, tags: Any) -> None:
+    graph = export(folders["tagger"], tmp_path / "graph").out
+    for number, (folder, part) in enumerate(((folders["tagger"], "head"), (graph, "onnx"))):
+        config = model_folder.read_config(folder)
+        config[part]["tags"] = tags
+        content = model_folder.read_files(folder, config)
+        description = {key: value for key, value in config.items() if key not in ("files", "format", "sha256")}
+        out = tmp_path / str(number)
+        model_folder.write_folder(out, {**content, "config.json": model_folder.config(description, content)})
+        with pytest.raises(UserError, match=r"tag|config") as raised:
+            load(out)
+        assert Path(raised.value.where).parent == out
+
+
 @pytest.mark.parametrize("mean", [10**400, float("inf"), float("nan"), "x"])
 def test_a_quantity_whose_mean_is_no_number(mean: Any) -> None:
     with pytest.raises(UserError, match="not a set of labels"):

@@ -44,6 +44,8 @@ class TaggingConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", list(self.tags))
+        if not all(isinstance(tag, str) for tag in self.tags):
+            raise UserError("a tag is no text.", where="tags", remedy="Give each as a string.")
         if not self.tags or len(set(self.tags)) < len(self.tags):
             raise UserError("a tag occurs twice, or there are none.", where="tags", remedy="Give each tag once.")
 

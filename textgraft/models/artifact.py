@@ -375,7 +375,8 @@ def _built(config: Mapping[str, Any], path: Path) -> Model:
         return build_unfilled({"encoder": config["encoder"], "head": config["head"]})
     except UserError as error:
         raise UserError(error.message, where=str(path), remedy=error.remedy or RESTORE) from error
-    except (TypeError, ValueError, RuntimeError, KeyError) as error:  # a setting of the wrong type or out of range
+    except (TypeError, ValueError, RuntimeError, LookupError, AttributeError, ArithmeticError) as error:
+        # A setting of the wrong type or out of range.
         raise UserError(f"this is not the config of a model ({error}).", where=str(path), remedy=RESTORE) from error
 
 

@@ -56,6 +56,10 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and 0 < value < 1 << 31
 
 
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
 def ids_and_starts(rows: Sequence[NDArray | PairIds]) -> tuple[list[NDArray], list[int]]:
     """Token ids of texts and pairs, and the position of each second text, as `OnnxModel.run_graph` takes them."""
     ids = [row.ids if isinstance(row, PairIds) else row for row in rows]
@@ -205,7 +209,7 @@ class OnnxModel:
         described.setdefault("tokens_per_batch", cls.tokens_per_batch)  # not in the config of older graphs
         invalid += [n for n in ("max_tokens", "tokens_per_batch") if not _is_size(described.get(n))]
         invalid += ["text_form"] * (described.get("text_form", RAW) not in tuple(FORMS))
-        invalid += [n for n in ("tags",) if not all(isinstance(tag, str) for tag in described.get(n) or ())]
+        invalid += ["tags"] * (not _are_names(described.get("tags", [])))
         invalid += sorted(described.keys() - cls._described())
         defaults = {field.name: field.default for field in fields(cls)}
         invalid += [name for name, value in described.items() if type(defaults.get(name)) not in (type(value), _NONE)]
