@@ -200,6 +200,9 @@ def test_compressed_files_read_like_plain_ones(tmp_path: Path, suffix: str, comp
         ([0, 1, None], "single", ["0", "1", ""]),
         ([1.0, 2.0, float("nan")], "single", ["1", "2", ""]),
         (["007", "008", "7"], "single", ["007", "008", "7"]),
+        (["E10", "E11", "E10"], "single", ["E10", "E11", "E10"]),  # codes of diseases, and no mantissa
+        (["+", ".", "-e5"], "single", ["+", ".", "-e5"]),
+        ([".5e1", "-2.", "1E3"], "single", [".5e1", "-2.", "1E3"]),  # few whole numbers
         ([True, False, True], "single", ["True", "False", "True"]),
         ([0.5, 1, 2], "numeric", [0.5, 1.0, 2.0]),
         (["3.5", "-4", "nan"], "numeric", [3.5, -4.0, None]),

@@ -76,7 +76,7 @@ _OTHER_DATA = (
     *((frozenset((words,)), "Words with tags are read by textgraft tag.") for words in ("tokens", "words")),
 )
 """Columns of data that other commands read."""
-_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def find_column(
@@ -335,7 +335,7 @@ def _number(value: Any) -> float | None:
     """The number in a cell; None for anything else, including booleans and codes such as 007."""
     if isinstance(value, str):
         value = value.strip()
-        return float(value) if _NUMBER.fullmatch(value) and any(c.isdigit() for c in value) else None
+        return float(value) if _NUMBER.fullmatch(value) else None
     if isinstance(value, bool) or type(value).__name__ == "bool" or is_list(value) or isinstance(value, dict):
         return None
     try:
