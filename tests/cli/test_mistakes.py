@@ -210,7 +210,7 @@ def test_a_path_that_exists(finetune: Callable, desk: Desk, tmp_path: Path, run:
     (taken / "thesis.txt").write_text("years of work")
     finetune("train.csv", "--out", taken)(str(taken), "exists already", "Name another")
     finetune("train.csv", "--out", taken, "--overwrite")(str(taken), "not a model folder", "not overwritten")
-    finetune("train.csv", "--out", tmp_path / "train.csv", "--overwrite")("not a model folder")
+    finetune("train.csv", "--out", tmp_path / "train.csv", "--overwrite")("read too")
     finetune("train.csv", "--out", tmp_path / "train.csv" / "x")("this is a file, not a folder")
     with unchanged(tmp_path):
         run("adapt", desk / "pool.txt", "--out", taken, "--model", desk.lm).mistake("exists already")
@@ -396,3 +396,48 @@ def test_a_defect_is_called_one(desk: Desk, run: Program, monkeypatch: pytest.Mo
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("textgraft: this is a bug in textgraft (ZeroDivisionError: division by zero)")
     assert "Traceback" in run("check", desk / "train.csv", "--debug").err
+
+
+def test_nothing_is_written_over_what_is_read(desk: Desk, tmp_path: Path, run: Program) -> None:
+    """The input was replaced by its predictions: of its texts nothing was left."""
+    source = write_csv(tmp_path / "mine.csv", ROWS)
+    (tmp_path / "link.csv").symlink_to(source)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.csv").write_bytes(source.read_bytes())
+    vectors = tmp_path / "same.npy"
+    vectors.write_bytes(source.read_bytes())
+    with unchanged(tmp_path):
+        run("predict", desk.classifier, source, "--out", source).mistake("written over", "--out")
+        run("predict", desk.classifier, source, "--out", tmp_path / "link.csv", "--keep", "none").mistake("read too")
+        run("predict", desk.classifier, texts, "--out", texts).mistake("read too")
+        run("embed", desk.lm, vectors, "--out", vectors).mistake("same.npy", "read too")
+        run("explain", desk.classifier, source, "--out", source).mistake("read too")
+    assert run("predict", desk.classifier, source, "--out", tmp_path / "new.csv").code == 0
+    assert run("predict", desk.classifier, source, "--out", tmp_path / "new.csv").code == 0  # what was not read
+
+
+@pytest.mark.parametrize("out", ["", "/proc/model"])
+def test_an_output_that_cannot_be(desk: Desk, tmp_path: Path, run: Program, out: str) -> None:
+    source = write_csv(tmp_path / "mine.csv", ROWS)
+    quick = ["--model", desk.lm, "--recipe", desk / "quick.toml"]
+    with unchanged(tmp_path):
+        run("finetune", source, "--out", out, *quick).mistake("names no new folder" if not out else "cannot write")
+
+
+def test_a_rung_that_there_is_not(tmp_path: Path, desk: Desk, run: Program) -> None:
+    source = write_csv(tmp_path / "mine.csv", ROWS)
+    with unchanged(tmp_path):
+        result = run("finetune", source, "--out", tmp_path / "out", "--model", desk.lm, "--rungs", "linar")
+        result.mistake("rungs", "there is no rung 'linar'", "Did you mean 'linear'?")
+
+
+def test_a_pool_of_two_texts_is_no_view(tmp_path: Path, desk: Desk, run: Program) -> None:
+    """What the unlabelled texts are too few for is left out with a reason: it was a crash after all other work."""
+    source = write_csv(tmp_path / "mine.csv", ROWS)
+    (tmp_path / "pool.txt").write_text("transfer help\ntransfer money\n")
+    options = ["--model", desk.lm, "--rungs", "linear,lsa,co-training"]
+    result = run("finetune", source, "-u", tmp_path / "pool.txt", "--out", tmp_path / "out", *options)
+    assert result.code == 0
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert "n-gram" in record["ensemble"]["left_out"]["lsa"]

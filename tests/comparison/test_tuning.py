@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from small_comparisons import examples
 
+from textgraft import DataWarning
 from textgraft.comparison.search_space import SearchSpace, recipe_text, with_values
 from textgraft.comparison.trials import AS_IT_IS, Search
 from textgraft.comparison.tuning import TuneOptions, tune
@@ -141,6 +143,22 @@ def test_the_better_half_goes_on_and_the_best_is_written_as_a_recipe(tmp_path: P
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == results
     with pytest.raises(UserError, match="exists already"):
         tune(examples(), tmp_path / "out", options=options)
+
+
+def test_epochs_below_the_least_number_of_steps_are_told(tmp_path: Path, options: TuneOptions) -> None:
+    """Trials of one to three epochs were all as long as the recipe's min_steps, and equal."""
+    path = tmp_path / "short.toml"
+    path.write_text(path.read_text().replace("clip = 1.0", "clip = 1.0\nmin_steps = 40"))
+    (tmp_path / "space.toml").write_text("[phases.all]\nepochs = [1, 2, 3]\n")
+    few = replace(options, trials=2, folds=2)
+    with pytest.warns(UserWarning, match=r"at least min_steps = 40 steps.*\(phases\.all\.epochs\).*no effect"):
+        results = tune(examples(), tmp_path / "out", options=few)
+    assert results["trials"][0]["loss"] == results["trials"][1]["loss"]
+    (tmp_path / "space.toml").write_text("[phases.all]\nepochs = [1, 60]\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", DataWarning)
+        tune(examples(), tmp_path / "longer", options=replace(few, trials=3))
 
 
 def settled(value: Any) -> Any:

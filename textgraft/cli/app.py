@@ -45,6 +45,7 @@ from textgraft.cli import (
     zero_shot,
 )
 from textgraft.cli.console import Interrupted, print_error, print_note, warnings_on_stderr
+from textgraft.cli.output_files import validate_not_read
 from textgraft.core.errors import UserError
 from textgraft.core.files import FULL, cannot_write
 from textgraft.core.interrupts import reliable_interrupts
@@ -126,7 +127,24 @@ def _program() -> Callable[..., Any]:
     app.add_typer(tag.group(), name="tag")
     app.add_typer(vectors.group(), name="vectors")
     app.add_typer(cove.group(), name="cove")
-    return typer.main.get_command(app).main
+    program = typer.main.get_command(app)
+    _validate_before(program)
+    return program.main
+
+
+def _validate_before(command: Any) -> None:
+    """Let each command first see that it does not write over what it reads."""
+    for one in getattr(command, "commands", {}).values():
+        _validate_before(one)
+    if hasattr(command, "commands"):
+        return
+    invoke = command.invoke
+
+    def validated(context: Any) -> Any:
+        validate_not_read(context.params)
+        return invoke(context)
+
+    command.invoke = validated
 
 
 def _root(

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from textgraft.cli.console import print_note
 from textgraft.core.errors import UserError
 
 ROW_FORMATS = (".csv", ".tsv", ".jsonl")
+OUTPUTS = ("out", "n_best", "html", "plot")
+"""Options that name a file to write."""
+
+
+def validate_not_read(options: Mapping[str, Any]) -> None:
+    """Raise UserError where a command would write over a file, or into a folder of files, that it reads.
+
+    Args:
+        options: The arguments and options of the command, by name.
+    """
+    read = [
+        path
+        for name, value in options.items()
+        if name not in OUTPUTS
+        for path in (value if isinstance(value, list | tuple) else [value])
+        if isinstance(path, str | Path) and (os.path.isfile(path) or (name == "files" and os.path.isdir(path)))
+    ]
+    for name in OUTPUTS:
+        out = options.get(name)
+        if out and os.path.exists(out) and any(os.path.samefile(out, path) for path in read):
+            message = "this would be written over, and it is read too."
+            raise UserError(message, where=str(out), remedy=f"Name another path for --{name.replace('_', '-')}.")
 
 
 def validate_writable(path: Path) -> None:

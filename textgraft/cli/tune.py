@@ -59,9 +59,7 @@ def tune(
 
         batch_size = [8, 16, 32]
 
-        [phases.all]
-
-        lr = {low = 1e-5, high = 1e-3, log = true}
+        phases.all.lr = {low = 1e-5, high = 1e-3, log = true}
 
     textgraft tune train.csv --recipe transformer --trials 20 --out tuned
 

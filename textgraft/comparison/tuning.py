@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,7 @@ def tune(train: Any, out: Path | str, *, options: TuneOptions | None = None) -> 
     for recipe in recipes:
         recipe.finetune.validate_label_kind(labels.kind)
         recipe.finetune.plan(len(source.model.encoder.layer_groups()) + 1)
+    _warn_of_epochs(space, recipes, len(train))
     identity = _identity(train, source, base, space, options)
     folder = work_folder(out, identity)
     if out.exists():
@@ -155,6 +158,18 @@ def _space(asked: SearchSpace | Path | str | None, base: Recipe) -> SearchSpace:
     return asked if isinstance(asked, SearchSpace) else SearchSpace.read(Path(asked))
 
 
+def _warn_of_epochs(space: SearchSpace, recipes: Sequence[Recipe], texts: int) -> None:
+    """Warn where epochs are searched, and every trial is lengthened to the recipe's least number of steps anyway."""
+    keys = [key for key in space.choices if key.endswith(".epochs")]
+    stages = [recipe.finetune for recipe in recipes]
+    steps = [sum(phase.epochs for phase in one.phases) * -(-texts // one.batch_size) for one in stages]
+    if keys and all(few < one.min_steps for few, one in zip(steps, stages, strict=True)):
+        message = f"the recipe trains at least min_steps = {stages[0].min_steps} steps, more than any of these epochs"
+        warnings.warn(
+            f"{message} ({', '.join(keys)}), which so have no effect. Search min_steps instead.", stacklevel=4
+        )
+
+
 def _results(search: Search, best: int, base: Recipe) -> dict[str, Any]:
     """The body of results.json."""
     labels = search.trainer.labels
@@ -176,12 +191,12 @@ def _verdict(search: Search, best: int) -> str:
         return (
             f"No trial is better than the recipe as it is: {search.score_text(best)}, {name} {search.loss(best):.3g}."
         )
-    start = f"Trial {best} is the best: {search.score_text(best)}, {name} {search.loss(best):.3g}"
+    start = f"Trial {best} is the best by {name}, which decides: {search.loss(best):.3g}, {search.score_text(best)}"
     if AS_IT_IS in search.diverged:
         return f"{start}; the recipe as it is diverges."
     test = paired_test(search.losses(best), search.losses(AS_IT_IS))
     certain = "is more than chance" if test.p < 0.05 else "may be chance"
-    before = f"{search.score_text(AS_IT_IS)}, {name} {search.loss(AS_IT_IS):.3g}"
+    before = f"{search.loss(AS_IT_IS):.3g}, {search.score_text(AS_IT_IS)}"
     return (
         f"{start}; the recipe as it is: {before}. The difference of losses {certain} ({formatting.p_value(test.p)}), "
         "but the best of many trials looks a little better than it is: measure it on other texts."

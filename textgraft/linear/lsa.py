@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
+from textgraft.core.errors import UserError
 from textgraft.linear.ngram_counts import NgramCounts
 from textgraft.linear.ngrams import Ngrams
 from textgraft.linear.residual_idf import CONCENTRATED
@@ -84,6 +85,9 @@ class LSAFeatures:
         texts = texts.most_frequent(MAX_NGRAMS)
         self._ngrams = Ngrams(characters=False, max_features=len(texts.whole.words), residual_idf=self.residual_idf)
         rows = self._ngrams.fit_transform_counts([texts.whole])
+        if rows.shape[1] < 2:
+            message = f"the {rows.shape[0]:,} texts have no two n-grams that differ, which LSA needs."
+            raise UserError(message, remedy="Give more texts.")
         rank = max(1, min(self.dimensions, rows.shape[1] - 1, rows.shape[0] - 1))
         components = TruncatedSVD(rank, n_iter=4, random_state=self.seed).fit(rows).components_
         self._components, self._centre = _by_ngram(components), np.zeros(rank)

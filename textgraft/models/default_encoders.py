@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 from textgraft.core.errors import UserError
 from textgraft.models import loading
@@ -17,6 +18,9 @@ MAX_PARAMETERS = 150
 """Millions of parameters of an encoder that is chosen by itself: more take minutes for a hundred texts."""
 MIN_SHARE = 0.12
 """Share of ENGLISH_WORDS among the words of an English text, which has a fifth or more, telegrams a tenth."""
+MIN_WHOLE = 0.4
+"""Share of whole words (`whole_words`) of a text that an English encoder knows."""
+LONG = 4
 _WORDS = (
     "the of and to a is that it for was with as his on be at by i this had not are but from or have you which were her "
     "all she there would their we him been has when who will more no if out so said what its about than them can my "
@@ -48,33 +52,49 @@ def default_encoder(texts: Iterable[str]) -> str | None:
     """Name of the sentence encoder to begin with where none is named; None where there is none on this machine.
 
     Those of the language alone come before those of several, and larger ones, up to MAX_PARAMETERS, before smaller
-    ones; where the language is not known, only those of several languages are suitable. Of one that is here and cannot
-    be opened, being damaged or incomplete, a warning says so, and the next is taken.
+    ones. Where the language is not known, as of titles without function words, an English encoder is suitable if its
+    tokenizer knows the words as a whole, and a warning names those that are left out. Of one that is here and cannot be
+    opened, being damaged or incomplete, a warning says so, and the next is taken.
     """
-    language = language_of(texts)
-    suitable = [entry for entry in CATALOGUE if _suits(entry, language)]
-    for entry in sorted(suitable, key=lambda entry: (len(entry.languages) > 1, -entry.parameters)):
-        if _opens(entry):
+    sample = [text[:CHARACTERS] for text in islice(texts, TEXTS)]
+    language, left_out = language_of(sample), []
+    for entry in sorted(CATALOGUE, key=lambda entry: (len(entry.languages) > 1, -entry.parameters)):
+        if SENTENCE_TASK not in entry.tasks or entry.parameters > MAX_PARAMETERS:
+            continue
+        if language and language not in entry.languages:
+            continue
+        encoder = _opened(entry)
+        if encoder is None:
+            continue
+        if language or len(entry.languages) > 1 or whole_words(encoder.tokenizer, sample) >= MIN_WHOLE:
             return entry.name
+        left_out.append(entry.name)
+    if left_out and sample:
+        message = f"the sentence encoder '{left_out[0]}' is here, and not used: the texts do not seem English."
+        warnings.warn(f"{message} If they are, name it as the model.", stacklevel=3)
     return None
 
 
-def _opens(entry: KnownModel) -> bool:
-    """True if the model is here and can be opened; if it is here and cannot be, with a warning."""
+def whole_words(tokenizer: Any, texts: Iterable[str]) -> float:
+    """Share of the words of LONG letters or more that are a single token; 0 where there are no such words.
+
+    Of a vocabulary made from English text that is two thirds or more of English words, titles of products and
+    diagnoses among them, and a quarter of German, French, Dutch or Indonesian ones.
+    """
+    words = [word for text in texts for word in _WORD.findall(text) if len(word) >= LONG]
+    marks = len(tokenizer.encode_batch([""])[0])
+    return sum(len(ids) == marks + 1 for ids in tokenizer.encode_batch(words)) / max(1, len(words))
+
+
+def _opened(entry: KnownModel) -> Any:
+    """The model if it is here and can be opened, else None; if it is here and cannot be, with a warning."""
     try:
         if in_package(entry) is None and in_cache(entry) is None:
-            return False
-        loading.load_network(entry.name)
+            return None
+        return loading.load_network(entry.name)
     except UserError as error:
         message = (
             f"the sentence encoder '{entry.name}' is on this machine, but cannot be opened, and is left out: {error}"
         )
         warnings.warn(message, stacklevel=4)
-        return False
-    return True
-
-
-def _suits(entry: KnownModel, language: str) -> bool:
-    if SENTENCE_TASK not in entry.tasks or entry.parameters > MAX_PARAMETERS:
-        return False
-    return language in entry.languages if language else len(entry.languages) > 1
+        return None

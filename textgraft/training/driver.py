@@ -113,7 +113,9 @@ def _changed(key: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> li
 
 
 def work_path(out: Path) -> Path:
-    """The path of the folder for unfinished work on `out`."""
+    """The path of the folder for unfinished work on `out`. Raises UserError where `out` has no name."""
+    if not out.name:
+        raise UserError("this names no new folder.", where=str(out), remedy="Name one.")
     return out.with_name(out.name + ".run")
 
 

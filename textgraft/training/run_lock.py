@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from textgraft.core.errors import UserError
+from textgraft.core.files import cannot_write
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -93,8 +94,11 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _opened(folder: Path) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    return os.open(folder, os.O_RDONLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
 
 
 def _is_at(handle: int, folder: Path) -> bool:

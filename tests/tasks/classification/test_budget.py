@@ -81,6 +81,13 @@ def test_rungs_on_the_command_line() -> None:
             parse_rungs(wrong)
 
 
+def test_a_rung_to_repeat_that_there_is_not() -> None:
+    Budget(repeat={"linear": 1, "bert": 2}).validate_repeated(["bert", "linear", "lsa"])
+    Budget().validate_repeated([])
+    with pytest.raises(UserError, match=r"no rung 'bert-prob' here.*Did you mean 'bert-probe'"):
+        Budget(repeat={"bert-prob": 1}).validate_repeated(["bert-probe", "linear"])
+
+
 def test_a_phase_costs_what_it_trains() -> None:
     """Of ten texts of 20 tokens: all layers, the upper half, and the head alone, which encodes the texts once."""
     from textgraft.tasks.classification import costs

@@ -50,6 +50,18 @@ def test_a_probe_is_a_linear_classifier(encoder: Artifact, labels: Labels, targe
     np.testing.assert_allclose(linear.outputs(texts), probe.outputs(texts, "fp32"), atol=2e-6)
 
 
+def test_a_probe_alone_predicts_as_it_was_measured(encoder: Artifact) -> None:
+    """Its scores are those on float32 vectors, also where networks predict in bfloat16 by themselves."""
+    probe = probe_of(encoder)
+    (alone,) = encoding_once([probe])
+    assert alone is not probe
+    np.testing.assert_array_equal(Classifier([probe]).outputs(TEXTS[:9]), alone.outputs(TEXTS[:9]))
+    np.testing.assert_allclose(alone.outputs(TEXTS[:9]), probe.outputs(TEXTS[:9], "fp32"), atol=2e-6)
+    assert encoding_once([probe], "bf16") == (probe,)
+    tuned = Artifact(probe.model, probe.tokenizer, LABELS, {**probe.run, "frozen": False}, embedding=probe.embedding)
+    assert encoding_once([tuned]) == (tuned,)  # a fine-tuned encoder is measured as a network
+
+
 def test_what_is_no_probe_is_none(encoder: Artifact) -> None:
     probe = probe_of(encoder)
     assert as_linear(encoder) is None

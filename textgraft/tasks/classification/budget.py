@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core import formatting
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, did_you_mean
 from textgraft.core.files import write_atomically
 
 FILE = "rungs.json"
@@ -94,6 +94,12 @@ class Budget:
     def correct(self, rung: str, amount: int, reason: str = "") -> None:
         """Record what a rung has done in the end, where the clock stopped it or less was enough; 0: nothing."""
         self._record(rung, Decision(amount, reason))
+
+    def validate_repeated(self, known: Sequence[str]) -> None:
+        """Raise UserError for a rung to repeat that is not among the names of all that there are."""
+        for name in self._repeat or ():
+            if name not in known:
+                raise UserError(f"there is no rung '{name}' here.", where="rungs", remedy=did_you_mean(name, known))
 
     def _decided(self, rung: str, amounts: Sequence[int], seconds: Callable[[int], float], share: float) -> Decision:
         if self._repeat is not None:

@@ -83,11 +83,12 @@ class LabelTexts:
         except OSError as error:
             raise UserError(f"cannot be read ({error.strerror}).", where=str(path), remedy="Check the path.") from error
         except ValueError as error:
-            remedy = 'A label is a line such as refund = "The customer wants money back."'
+            remedy = 'Below a line [labels], a label is a line such as refund = "The customer wants money back."'
             raise UserError(f"this is not a TOML file: {error}.", where=str(path), remedy=remedy) from error
         unknown = next((key for key in content if key not in TABLES), None)
         if unknown is not None:
-            raise UserError(f"unknown table '{unknown}'.", where=str(path), remedy=did_you_mean(unknown, TABLES))
+            remedy = f"{did_you_mean(unknown, TABLES)} A line [labels] comes before the labels."
+            raise UserError(f"unknown table '{unknown}'.", where=str(path), remedy=remedy)
         tables = {table: _table(content.get(table, {}), f"{path}, {table}") for table in TABLES}
         if not tables["labels"]:
             remedy = 'Write a line [labels], then one for each label, such as refund = "The customer wants money back."'

@@ -144,6 +144,8 @@ class Ladder:
             methods: Names of linear.methods.LINEAR_METHODS.
             language_models: The language models.
         """
+        known = set(methods).union(*(candidate_names(one.name) | {adapted_name(one.name)} for one in language_models))
+        self.budget.validate_repeated(sorted(known))
         self._reserve(one.reading.source for one in language_models)
         on_the_pool = [name for name in methods if LINEAR_METHODS[name].feature_maps]
         for name in methods:

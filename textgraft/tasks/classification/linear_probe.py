@@ -28,6 +28,7 @@ from textgraft.models.sentence_embedding import SentenceEmbedding
 from textgraft.tasks.classification.evaluation import Outcome
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
+from textgraft.tasks.classification.shared_encoder import FROZEN
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
 from textgraft.training.provenance import ancestry
 
@@ -224,4 +225,4 @@ def probe_artifact(
         last.weight.copy_(torch.from_numpy(layer[:, :-1]))
         last.bias.copy_(torch.from_numpy(layer[:, -1]))
     more: dict[str, Any] = {"embedding": source.embedding, "text_form": source.text_form}
-    return Artifact(model, source.tokenizer, labels, {**run, **about}, **more)
+    return Artifact(model, source.tokenizer, labels, {**run, **about, FROZEN: True}, **more)

@@ -18,6 +18,9 @@ from textgraft.models.graph import OnnxModel
 AS_LINEAR = "textgraft.tasks.classification.probe_as_linear:as_linear"
 VECTORS_ALIKE = "textgraft.models.text_vectors:vectors_alike"
 """By name, because a graph does not need torch."""
+FROZEN = "frozen"
+"""Key of run.json that is true for a linear layer on a frozen encoder: its scores are those on the vectors of `embed`,
+whose precision is not that of a network's predictions."""
 SHARED_PRECISIONS = ("auto", "fp32")
 """The precisions of frozen vectors, on which classifiers are fitted; in others members compute for themselves."""
 
@@ -45,8 +48,12 @@ def encoding_once(members: Sequence[Any], precision: str = "auto") -> tuple[Any,
         members: Classifiers.
         precision: Of prediction.
     """
-    if len(members) < 2 or precision not in SHARED_PRECISIONS:
+    if precision not in SHARED_PRECISIONS:
         return tuple(members)
+    if len(members) == 1:
+        (alone,) = members
+        measured = on_frozen_encoders(alone) if getattr(alone, "run", {}).get(FROZEN) else None
+        return (measured or alone,)
     linear = [on_frozen_encoders(member) for member in members]
     groups = grouped([features for one in linear if one is not None for features in encoders_of(one.model)])
     shared: dict[int, tuple[Any, LastVectors]] = {}
