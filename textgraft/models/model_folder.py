@@ -129,7 +129,9 @@ def find(name: str | Path) -> Path:
             remedy="Name the folder that textgraft wrote, or restore the missing file.",
         )
     published = [entry.name for entry in catalogue.CATALOGUE]
-    remedy = did_you_mean(str(name), [*names(), *difflib.get_close_matches(str(name), published, n=1)])
+    installed = [entry.name for entry in catalogue.CATALOGUE if catalogue.in_package(entry)]
+    close = [one for one in difflib.get_close_matches(str(name), published, n=1) if one not in installed]
+    remedy = did_you_mean(str(name), [*names(), *installed, *close])
     remedy = f"{remedy} Give the path of a model folder, or a name of `textgraft models`."
     raise UserError(f"no model '{name}'.", remedy=remedy.strip())
 
