@@ -20,8 +20,8 @@ _UNREADABLE = {
     ".spacy": ("this is spaCy's binary format.", "Write doc.to_json() of each document as a line of a .jsonl file."),
     ".csv": (
         "tagged sentences are not read from tables.",
-        "Write a word and its tag per line with a tab between them, and an empty line after each sentence; to tag texts, "
-        "one per line of a .txt file.",
+        "Write a word and its tag per line with a tab between them, and an empty line after each sentence; to tag "
+        "texts, one per line of a .txt file.",
     ),
 }
 """Message and remedy for files that would be misread, by suffix."""

@@ -6,11 +6,13 @@ import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from textgraft.core.errors import UserError
 from textgraft.tasks.classification import budget as module
+from textgraft.tasks.classification import ladder
 from textgraft.tasks.classification.budget import Budget, Decision, parse_rungs
 from textgraft.training.phases import Phase, Stage
 
@@ -106,3 +108,29 @@ def test_a_phase_costs_what_it_trains() -> None:
     assert tokens() == pytest.approx(costs.OVERHEAD * 5 * 200 * 3)
     assert tokens(trainable=3) == pytest.approx(costs.OVERHEAD * 5 * 200 * 2)
     assert tokens(trainable=1) == 200
+
+
+@pytest.mark.parametrize(
+    ("left", "done", "share"),
+    [
+        (100.0, (), ladder.POOL_SHARE),  # one of two could be fine-tuned
+        (100.0, ("quick",), 1.0),
+        (20.0, (), 1.0),
+        (math.inf, (), 1.0),
+    ],
+)
+def test_time_is_kept_for_a_fine_tuning_that_can_be(left: float, done: tuple[str, ...], share: float) -> None:
+    """Without one, LSA and co-training were not begun either, and the rest of the time was not used."""
+
+    def seconds(each: float) -> Any:
+        return lambda costs, folds: math.nan if left == math.inf else each * folds
+
+    waiting = [SimpleNamespace(name="quick", seconds=seconds(30)), SimpleNamespace(name="slow", seconds=seconds(900))]
+    one: Any = SimpleNamespace(
+        budget=SimpleNamespace(remaining=left),
+        members=dict.fromkeys(done),
+        rejected={},
+        costs=None,
+        _to_fine_tune=waiting,
+    )
+    assert ladder.Ladder._pool_share(one) == share

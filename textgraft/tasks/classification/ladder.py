@@ -26,7 +26,7 @@ from textgraft.linear.ngram_counts import random_subset
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.costs import TRAINING, Costs
-from textgraft.tasks.classification.early_rejection import EarlyRejection
+from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejection
 from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
 from textgraft.tasks.classification.fine_tuned import TOO_SLOW, EarlyRejected, EncodedData, Member
 from textgraft.tasks.classification.label_names_candidate import knows_by_name, label_names_candidate, label_names_name
@@ -44,7 +44,8 @@ from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS
 from textgraft.tasks.classification.vector_cache import VectorCache
 
 POOL_SHARE = 0.4
-"""Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning."""
+"""Share of the time left that a candidate on the unlabelled texts may take, where a language model could be fine-tuned
+in that time."""
 
 
 def adapted_name(name: str) -> str:
@@ -136,6 +137,7 @@ class Ladder:
     def __post_init__(self) -> None:
         self.costs = Costs(self.selection)
         self._vectors: dict[str, VectorCache] = {}
+        self._to_fine_tune: list[FineTuningCandidate] = []
 
     def climb(self, methods: Sequence[str], language_models: Sequence[FineTuningCandidate]) -> None:
         """Fit all candidates that the data and the budget allow.
@@ -147,6 +149,7 @@ class Ladder:
         known = set(methods).union(*(candidate_names(one.name) | {adapted_name(one.name)} for one in language_models))
         self.budget.validate_repeated(sorted(known))
         self._reserve(one.reading.source for one in language_models)
+        self._to_fine_tune = [one for one in language_models if one.train is not None]
         on_the_pool = [name for name in methods if LINEAR_METHODS[name].feature_maps]
         for name in methods:
             if name not in on_the_pool:
@@ -218,8 +221,16 @@ class Ladder:
     def _begin_on_pool(self, name: str) -> bool:
         """True if the unlabelled texts can be counted and the method be fitted to them in time."""
         texts = len(self.selection.unlabelled)
-        decision = self.budget.choose(name, [1], lambda _: self.costs.linear(name, texts), share=POOL_SHARE)
+        decision = self.budget.choose(name, [1], lambda _: self.costs.linear(name, texts), share=self._pool_share())
         return bool(decision.amount)
+
+    def _pool_share(self) -> float:
+        """The share of the time left for a candidate on the unlabelled texts."""
+        left, done = self.budget.remaining, self.members.keys() | self.rejected.keys()
+        if left == math.inf:  # nothing is estimated
+            return 1.0
+        waiting = (one for one in self._to_fine_tune if one.name not in done)
+        return POOL_SHARE if any(one.seconds(self.costs, MIN_FOLDS) <= left for one in waiting) else 1.0
 
     def linear_probe(self, name: str, reading: EncodedData) -> None:
         """A linear layer on the frozen encoder."""
@@ -250,7 +261,7 @@ class Ladder:
             return
         texts, limit = selection.unlabelled, min(len(selection.unlabelled), MAX_POOL_TEXTS)
         sizes = pool_sizes(limit) if limit else [1]
-        amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=POOL_SHARE).amount
+        amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=self._pool_share()).amount
         if not amount:
             return
         sample = [texts[i] for i in random_subset(len(texts), amount, selection.seed)]
@@ -276,7 +287,7 @@ class Ladder:
         def seconds(count: int) -> float:
             return self._on_pool(one, count) + self.costs.linear("lsa", len(texts))
 
-        amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=POOL_SHARE).amount
+        amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=self._pool_share()).amount
         if not amount:
             return
         vectors, spent = self._vectors_of(one.name, source), [0.0]
