@@ -44,8 +44,8 @@ from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS
 from textgraft.tasks.classification.vector_cache import VectorCache
 
 POOL_SHARE = 0.4
-"""Share of the time left that a candidate on the unlabelled texts may take, where a language model could be fine-tuned
-in that time."""
+"""Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning, and
+for the candidates after it."""
 
 
 def adapted_name(name: str) -> str:
@@ -225,7 +225,7 @@ class Ladder:
         return bool(decision.amount)
 
     def _pool_share(self) -> float:
-        """The share of the time left for a candidate on the unlabelled texts."""
+        """The share for a linear method: all of it where no language model could be fine-tuned in the time left."""
         left, done = self.budget.remaining, self.members.keys() | self.rejected.keys()
         if left == math.inf:  # nothing is estimated
             return 1.0
@@ -261,7 +261,7 @@ class Ladder:
             return
         texts, limit = selection.unlabelled, min(len(selection.unlabelled), MAX_POOL_TEXTS)
         sizes = pool_sizes(limit) if limit else [1]
-        amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=self._pool_share()).amount
+        amount = self.budget.choose(name, sizes, partial(self._on_pool, one), share=POOL_SHARE).amount
         if not amount:
             return
         sample = [texts[i] for i in random_subset(len(texts), amount, selection.seed)]
@@ -287,7 +287,7 @@ class Ladder:
         def seconds(count: int) -> float:
             return self._on_pool(one, count) + self.costs.linear("lsa", len(texts))
 
-        amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=self._pool_share()).amount
+        amount = self.budget.choose(name, pool_sizes(len(texts)), seconds, share=POOL_SHARE).amount
         if not amount:
             return
         vectors, spent = self._vectors_of(one.name, source), [0.0]
