@@ -171,9 +171,7 @@ def finetune(
     held_out = [part for name, part in examples.items() if name != "train"]
     models = validate_finetune(examples["train"], model=model, held_out=held_out, options=options)
     problems = _data_problems(parts, texts, quiet)
-    if pool and not (adapt_first and (texts or enough_to_adapt(pool))):
-        adapt_first = False
-    if pool and adapt_first and load_recipe(options.language_recipe).adapt.phases:
+    if pool and adapt_first and (texts or enough_to_adapt(pool)) and load_recipe(options.language_recipe).adapt.phases:
         adapt_settings = Settings(
             seed=seed,
             precision=precision,
