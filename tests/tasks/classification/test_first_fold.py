@@ -18,7 +18,7 @@ import textgraft
 from textgraft import compare
 from textgraft.comparison.methods import MethodOptions
 from textgraft.core.context import QUIET, RunContext
-from textgraft.core.errors import UserError
+from textgraft.core.errors import DataWarning, UserError
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.models import loading
@@ -272,15 +272,24 @@ def test_killed_anywhere_it_ends_the_same(
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out.lm"}
 
 
-def test_what_reading_would_trip_over_is_told_first(tmp_path: Path, tiny_lm: Path, trained: list[str]) -> None:
+def test_what_reading_would_trip_over_is_told_first(
+    tmp_path: Path, tiny_lm: Path, trained: list[str], recipe: Path
+) -> None:
     with pytest.raises(UserError, match="too few to adapt a language model to"):
-        run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
+        run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10], options=replace(OPTIONS, recipe=str(recipe)))
     with pytest.raises(UserError, match=r"^1 text is too few to adapt"):
         adapt(POOL[:1], tmp_path / "out", model=tiny_lm, settings=SETTINGS, context=QUIET)
     adapt(POOL[:100], tmp_path / "out.lm", model=tiny_lm, settings=SETTINGS, context=QUIET)
     with pytest.raises(UserError, match="was not adapted from the same model on the same texts"):
         run(tmp_path / "out", tiny_lm)
     assert trained == []
+
+
+def test_model_selection_goes_on_without_adapting_to_too_few_texts(tmp_path: Path, tiny_lm: Path) -> None:
+    with pytest.warns(DataWarning, match="10 texts are too few to adapt a language model to. None is adapted"):
+        done = run(tmp_path / "out", tiny_lm, unlabelled=POOL[:10])
+    assert done.language_models == {}
+    assert done.folder.is_dir()
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ class Adapted:
         return {"recipe": load_recipe(self.recipe).adapt.identity(), "settings": self.settings.identity()}
 
     def validate(self) -> None:
-        """Raise the UserError that `adapt` would raise."""
+        """Raise the UserError that `adapt` would raise, such as TooFewTexts."""
         for name, source in self.sources.items():
             overwrite = self.context.overwrite
             folder = self._folder(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.context import RunContext
-from textgraft.core.errors import UserError
+from textgraft.core.errors import UserError, warn_of_data
 from textgraft.data.checks import LEAK_SHARE, check_and_warn, shared_texts
 from textgraft.data.examples import Examples, validate_not_single_text
 from textgraft.data.held_out import read_held_out
@@ -39,6 +39,7 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source, language_models, validate_names
 from textgraft.tasks.classification.training import Plan
 from textgraft.tasks.finetuning import parts_by_name
+from textgraft.tasks.language_modeling.adapt import TooFewTexts
 from textgraft.training.driver import (
     put_in_place,
     remove_work,
@@ -105,15 +106,13 @@ def finetune(
     options = replace(options, settings=settings)
     validate_new_path(out, context.overwrite)
     validate_not_single_text(unlabelled, name="unlabelled")
-    train, unlabelled = with_unlabelled(read(train), unlabelled)
+    train, pool = with_unlabelled(read(train), unlabelled)
     valid, test = (None if part is None else labelled_only(read_held_out(part, train)) for part in (valid, test))
     parts = {"train": train, **parts_by_name(valid=valid, test=test)}
-    sources, adapted = _language_models(model, train, options), None
-    if options.adapt is not None and unlabelled and sources:
-        shown = RunContext(show=context.show, overwrite=context.overwrite)
-        adapted = Adapted(out, unlabelled, sources, options.language_recipe, options.adapt, shown)
-    setup = prepare_setup(out, parts, sources, unlabelled or (), options, adapted, context)
-    problems = check_and_warn(train, valid=valid, test=test, unlabelled=unlabelled)
+    sources = _language_models(model, train, options)
+    adapted = _adapted(sources, pool, out, options, context) if pool else None
+    setup = prepare_setup(out, parts, sources, pool or (), options, adapted, context)
+    problems = check_and_warn(train, valid=valid, test=test, unlabelled=pool)
     selection, options = setup.selection, setup.options
     choice: WeightedEnsemble | None = None
     ladder_record: Mapping[str, Any] = {}
@@ -220,6 +219,32 @@ def _select(ladder: Ladder, setup: FinetuneSetup) -> WeightedEnsemble:
         return choice
     how = f"measured on {len(setup.selection.train):,} labels by {evidence(setup.selection)}"
     return replace(choice, chosen=f"{options.method} alone, the method that was named; {how}.")
+
+
+def _adapted(
+    sources: Mapping[str, Source], pool: Sequence[str], out: Path, options: FinetuneOptions, context: RunContext
+) -> Adapted | None:
+    """The language models, to be adapted to the pool on demand; None where that is not asked for.
+
+    Where the recipe is chosen by model selection, too few texts are warned of and used without adapting.
+
+    Raises:
+        UserError: As `adapt` does.
+    """
+    if options.selects:
+        sources = {name: source for name, source in sources.items() if not source.model.compares}
+    if options.adapt is None or not sources:
+        return None
+    shown = RunContext(show=context.show, overwrite=context.overwrite)
+    adapted = Adapted(out, pool, sources, options.language_recipe, options.adapt, shown)
+    try:
+        adapted.validate()
+    except TooFewTexts as error:
+        if not options.selects:
+            raise
+        warn_of_data(f"{error.message} None is adapted.")
+        return None
+    return adapted
 
 
 def _language_model(setup: FinetuneSetup, name: str) -> FineTuningCandidate:

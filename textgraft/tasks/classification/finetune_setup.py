@@ -101,8 +101,6 @@ def prepare_setup(
         stages[name].validate_label_kind(labels.kind)
         new_layer_aggregation(options.layer_aggregation, model.model.encoder.widths)  # raises UserError
         validate_next_token_head(model.model, stages[name])
-    if adapted is not None:
-        adapted.validate()
     for name, part in parts.items():
         (labels if name == "train" else labels.covering(part)).encode(part)  # raises UserError
     readings = {name: encode_parts(model, parts, labels, options.max_tokens) for name, model in models.items()}

@@ -58,6 +58,10 @@ TOKEN_ROWS = {"encoder.embedding.weight", "head.output.weight", "head.output.bia
 """The weights of a language model with a row for each token."""
 
 
+class TooFewTexts(UserError):
+    """The texts are too few to adapt a language model to."""
+
+
 @exclusive
 def adapt(
     texts: Sequence[str],
@@ -152,7 +156,7 @@ def train_and_save(
 def validate_adapt(
     texts: Sequence[str], out: Path, model: str | Path, recipe: str, settings: Settings, *, overwrite: bool = False
 ) -> None:
-    """Raise the UserError that `adapt` with `reuse` would raise later."""
+    """Raise the UserError, such as TooFewTexts, that `adapt` with `reuse` would raise later."""
     plan = _plan(texts, model, recipe, False, settings)
     if out.exists():
         _is_result_of(plan.key, out, overwrite)
@@ -233,7 +237,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
     """The texts as a training corpus and a held-out one: every twentieth text, up to HELD_OUT_TOKENS.
 
     Raises:
-        UserError: There are fewer than 20 texts, or too few tokens to train on.
+        TooFewTexts: There are fewer than 20 texts, or too few tokens to train on.
     """
     sequences = tokenizer.corpus_ids(list(texts))
     kept: list[int] = []
@@ -246,7 +250,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
     valid_indices = set(kept)
     parts = [[i for i in range(len(texts)) if (i in valid_indices) == is_valid] for is_valid in (False, True)]
     if len(texts) < FEWEST_TEXTS or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
-        raise UserError(
+        raise TooFewTexts(
             f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
             remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting (--no-adapt).",
         )
