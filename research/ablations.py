@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from textgraft.core.context import QUIET, RunContext
 from textgraft.core.files import write_atomically
+from textgraft.core.identity import content_hash
 from textgraft.data.batch import Batch, iterate
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -55,7 +56,6 @@ from textgraft.tasks.classification.training import (
     train_classifier,
 )
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.training.driver import content_hash
 from textgraft.training.loop import Run
 from textgraft.training.phases import Phase, Stage
 from textgraft.training.recipes import load_recipe

@@ -432,6 +432,15 @@ def test_a_rung_that_there_is_not(tmp_path: Path, desk: Desk, run: Program) -> N
         result.mistake("rungs", "there is no rung 'linar'", "Did you mean 'linear'?")
 
 
+def test_scores_of_the_training_texts_are_no_evaluation(desk: Desk, tmp_path: Path, run: Program) -> None:
+    shutil.copy(desk / "train.csv", tmp_path / "again.csv")
+    run("finetune", desk / "train.csv", "--method", "linear", "--out", tmp_path / "linear")
+    told = "again.csv: the classifier was trained on exactly these texts"
+    for model in (desk.classifier, tmp_path / "linear"):
+        assert told in run("evaluate", model, tmp_path / "again.csv").err
+        assert told not in run("evaluate", model, desk / "test.csv").err
+
+
 def test_a_pool_of_two_texts_is_no_view(tmp_path: Path, desk: Desk, run: Program) -> None:
     """What the unlabelled texts are too few for is left out with a reason: it was a crash after all other work."""
     source = write_csv(tmp_path / "mine.csv", ROWS)

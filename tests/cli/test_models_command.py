@@ -38,6 +38,8 @@ def test_one_model_in_full(run: Program) -> None:
     assert "no; get it with: textgraft fetch bge-small" in out
     assert "not stated on its card" in run("models", "scibert").out
     assert "bundled: " in run("models", "en-ulmfit").out
+    assert "--model en-ulmfit" in run("models", "en-ulmfit").out
+    assert "tag finetune --stack en-vectors" in run("models", "en-vectors").out
 
 
 def test_json_has_all_of_it(run: Program) -> None:

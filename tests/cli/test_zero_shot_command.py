@@ -59,6 +59,8 @@ def test_names_alone_and_quietly(desk: Desk, encoder: Path, run: Program) -> Non
     labels = {json.loads(line)["label"] for line in shown.out.splitlines()}
     assert labels <= {"great", "awful"}
     assert len(shown.out.splitlines()) == 200
+    one = run("zero-shot", "-i", "a great film", "-i", "awful", "-l", "great, awful", "-m", encoder, "--quiet")
+    assert [json.loads(line)["label"] for line in one.out.splitlines()] == ["great", "awful"]
 
 
 def test_mistakes(desk: Desk, encoder: Path, tmp_path: Path, run: Program) -> None:
@@ -74,3 +76,4 @@ def test_mistakes(desk: Desk, encoder: Path, tmp_path: Path, run: Program) -> No
             "test.csv line 2: 'neg' is none of the labels"
         )
         run("zero-shot", pool).mistake("--labels")
+        run("zero-shot", "--labels", "a, b").mistake("name either a file or texts", "--input-text")

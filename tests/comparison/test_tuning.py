@@ -75,6 +75,8 @@ def test_values_are_drawn_within_their_ranges_and_the_same_for_the_same_seed(tmp
         ("batch = [4]", "a search cannot change 'batch'"),
         ("batch_size = []", r"\[\] is no choice of values"),
         ("batch_size = 8", "8 is no choice of values"),
+        ("batch_size = [8, 0]", "batch_size cannot be 0. It must be 1 or more"),
+        ("min_steps = {low = -5, high = 9}", "min_steps cannot be -5"),
         ("dropout = {low = 1.0}", "the key 'high' is missing"),
         ("dropout = {low = 2.0, high = 1.0}", "the range is from 2.0 to 1.0"),
         ("dropout = {low = 0, high = 1, log = true}", "no logarithm"),

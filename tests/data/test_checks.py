@@ -40,6 +40,7 @@ def test_clean_data_has_no_problem() -> None:
         (["It is good", "it is  good"], ["pos", "neg"], "conflicting-labels", "warning", (13, 14)),
         (["rare one"], ["odd"], "rare-class", "warning", (13,)),
         (["one", "two"], ["Pos ", "POS"], "similar-classes", "warning", (14, 13)),
+        (["both", "one", "one more"], ["pos | neg", "pos", "neg"], "joined-classes", "warning", (13,)),
         (["x " * 20_000], None, "too-long", "warning", (13,)),
         (
             ["CafÃ© olÃ©", "donâ€™t", "lost \ufffd sign", "à¸ªà¸§à¸±à¸ªà¸”à¸µ"],

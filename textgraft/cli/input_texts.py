@@ -75,7 +75,7 @@ def keyed_texts(
         if file is None and (columns["text"] or columns["text2"]):
             remedy = "Give the text itself with --input-text, or a file before --text."
             raise UserError("this names a column, and there is no file.", where="--text", remedy=remedy)
-        remedy = "For example: textgraft predict MODEL reviews.csv, or --input-text 'A fine film.'"
+        remedy = "Give a file such as reviews.csv, or --input-text 'A fine film.'"
         raise UserError("name either a file or texts.", remedy=remedy)
     kept = kept or Kept()
     numbered: Iterator[dict[str, Any]] = ({"line": number} for number in count(1))

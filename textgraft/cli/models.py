@@ -63,6 +63,13 @@ def _here(model: ListedModel) -> str:
     return "package" if model.place == "installed" else model.place.removeprefix("in ")
 
 
+def _use(model: ListedModel) -> str:
+    """How commands name it: word vectors are no language model, and a layer below a tagger's."""
+    if model.is_static:
+        return f"tag finetune --stack {model.name}, embed {model.name}"
+    return f"--model {model.name}"
+
+
 def _print_in_full(model: ListedModel) -> None:
     if model.path is not None:
         here = f"{model.place}: {model.path}"
@@ -77,7 +84,7 @@ def _print_in_full(model: ListedModel) -> None:
         "tasks": ", ".join(model.tasks),
         "suits": model.suits,
         "here": here,
-        "use": f"--model {model.name}" if model.can_open else "",
+        "use": _use(model) if model.can_open else "",
     }
     print(model.name)
     for key, value in facts.items():

@@ -11,7 +11,7 @@ import typer
 
 from textgraft.cli import options as o
 from textgraft.cli.console import print_json, print_note
-from textgraft.cli.input_texts import KeptColumns, keyed_texts
+from textgraft.cli.input_texts import InputTexts, KeptColumns, keyed_texts
 from textgraft.data.output_rows import Kept, as_json_lines, four_digits, rounded, with_prediction
 
 if TYPE_CHECKING:
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def zero_shot(
-    file: Annotated[Path, typer.Argument(help="Texts to classify; - is stdin, one text per line.")],
+    *,
+    file: Annotated[
+        Path | None, typer.Argument(help="Texts to classify; - is stdin, one text per line.", show_default=False)
+    ] = None,
+    input_text: InputTexts = None,
     labels: Annotated[
         str,
         typer.Option(
@@ -80,7 +84,7 @@ def zero_shot(
     o.use_threads(threads)
     label_texts = LabelTexts.of(labels)
     columns = {"text": text, "text2": None, "id": id, "encoding": encoding, "delimiter": delimiter}
-    begun, texts = keyed_texts(file, None, "texts", columns, Kept.parse(keep))
+    begun, texts = keyed_texts(file, input_text, "texts", columns, Kept.parse(keep))
     examples = None
     if test is not None:
         examples = o.read_file(test, text=text, label=label, kind="single", encoding=encoding, delimiter=delimiter)

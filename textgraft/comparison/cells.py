@@ -19,8 +19,9 @@ import torch
 
 from textgraft.core.errors import UserError
 from textgraft.core.files import write_atomically
+from textgraft.core.identity import content_hash
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.driver import content_hash, work_path
+from textgraft.training.driver import work_path
 
 ANSWERS = "answers.safetensors"
 

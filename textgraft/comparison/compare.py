@@ -26,6 +26,7 @@ from textgraft.comparison.methods import (
 from textgraft.comparison.training import CellTrainer, ComparisonPlan
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
+from textgraft.core.identity import content_hash
 from textgraft.core.resource_meter import Meter
 from textgraft.data.checks import check_and_warn
 from textgraft.data.examples import Examples, TargetKind, validate_not_single_text
@@ -40,7 +41,7 @@ from textgraft.metrics.classification import HEADLINE
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.unseen_labels import UnseenLabels
-from textgraft.training.driver import content_hash, work_folder
+from textgraft.training.driver import work_folder
 from textgraft.training.provenance import provenance
 from textgraft.training.results_folder import finished, validate_new_path, write_results
 from textgraft.training.run_lock import exclusive
@@ -221,10 +222,7 @@ def _identity(plan: ComparisonPlan, methods: Mapping[str, Method], options: Meth
     return {
         "stage": "compare",
         "textgraft": __version__,
-        **{
-            name: content_hash(x for row in zip(p.texts, p.labels or (), strict=True) for x in row)
-            for name, p in parts.items()
-        },
+        **{name: part.content_hash() for name, part in parts.items()},
         "unlabelled": content_hash(plan.pool),
         "methods": {name: method.fingerprint for name, method in methods.items()},
         "labels": list(plan.budgets),

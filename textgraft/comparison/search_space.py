@@ -193,11 +193,22 @@ def _choices(value: Any, path: Path, key: str, known: Sequence[str]) -> Choices:
     if name not in known:
         raise UserError(f"a search cannot change '{name}'.", where=where, remedy=did_you_mean(name, list(known)))
     if isinstance(value, list) and value:
+        _validate_least(value, name, where)
         return value
     if isinstance(value, dict):
-        return as_kind(value, Range, where)
+        drawn = as_kind(value, Range, where)
+        _validate_least([drawn.low], name, where)
+        return drawn
     remedy = "Write a list of values, or a range such as {low = 1e-5, high = 1e-3, log = true}."
     raise UserError(f"{value!r} is no choice of values.", where=where, remedy=remedy)
+
+
+def _validate_least(values: Sequence[Any], name: str, where: str) -> None:
+    """Raise UserError for a number below what the setting can be; other values are judged with their recipe."""
+    least = MINIMUM.get(name, -math.inf)
+    for value in values:
+        if isinstance(value, int | float) and value < least:
+            raise UserError(f"{name} cannot be {value}.", where=where, remedy=f"It must be {least} or more.")
 
 
 def _rounded(value: float) -> float:

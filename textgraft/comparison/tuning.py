@@ -14,6 +14,7 @@ from textgraft.comparison.search_space import SearchSpace, recipe_text, with_val
 from textgraft.comparison.trials import AS_IT_IS, Search, TrialTrainer
 from textgraft.core import formatting
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.data.checks import check_and_warn
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -29,7 +30,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.default_encoders import default_encoder
 from textgraft.models.default_models import default_models_for
 from textgraft.tasks.classification.ensemble_weights import LOSS_NAMES
-from textgraft.training.driver import content_hash, weights_hash, work_folder
+from textgraft.training.driver import weights_hash, work_folder
 from textgraft.training.recipes import Recipe, load_recipe
 from textgraft.training.results_folder import finished, measurement_record, validate_new_path, write_results
 from textgraft.training.run_lock import exclusive

@@ -42,6 +42,7 @@ class ListedModel(Brief):
         tasks: Some of models.catalogue.TASKS.
         suits: What it is good for.
         can_open: False if this version cannot open models of its type.
+        is_static: True for word vectors, which are no language model.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ListedModel(Brief):
     tasks: tuple[str, ...]
     suits: str
     can_open: bool
+    is_static: bool = False
 
 
 def list_models(name: str = "", *, language: str = "", task: str = "") -> list[ListedModel]:
@@ -113,6 +115,7 @@ def _bundled(name: str) -> ListedModel:
         tasks=BUNDLED_TASKS.get(family, OTHER_BUNDLED_TASKS),
         suits=str(run.get("description") or ""),
         can_open=True,
+        is_static="vectors" in config,
     )
 
 

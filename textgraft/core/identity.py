@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -71,3 +72,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def content_hash(parts: Iterable[Any]) -> str:
+    """SHA-256 of the parts' text, each with its length, so that no two lists of parts collide."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = str(part).encode("utf-8", "surrogatepass")
+        digest.update(str(len(data)).encode() + b":" + data)
+    return digest.hexdigest()

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ LEAK_SHARE = 0.01
 """Share of held-out texts that may be in training before it is an error: short ones ("Thank you!") recur by chance."""
 TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
 """For each held-out part, the parts used for training or selection that must not contain its texts."""
+
+SEPARATORS = "|;,/+&"
+"""What people write between several labels of a text."""
 
 # Characters that result from UTF-8 decoded as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
 _MOJIBAKE = re.compile(
@@ -225,6 +228,10 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         )
         remedy = "Add examples, or merge them into other classes."
         yield problem_in("warning", "rare-class", message, part, indices, remedy)
+    for separator, names in _joined(counts).items() if target_of(part).is_exclusive else ():
+        message = f"class names that are others with '{separator}' between them: {formatting.quoted(names)}."
+        remedy = f"If a text can have several labels, say so: label_separator={separator!r}."
+        yield problem_in("warning", "joined-classes", message, part, _with_labels(part.labels, names), remedy)
     for group in _alike(counts):
         indices = _with_labels(part.labels, group[1:])
         message = f"class names that differ in case, spaces or hyphens only: {formatting.quoted(group)}."
@@ -354,6 +361,16 @@ def _remedy_of_missing(part: Examples) -> str:
 
 def _label_key(label: Any) -> Any:
     return frozenset(label) if isinstance(label, tuple) else label
+
+
+def _joined(counts: Collection[str]) -> dict[str, list[str]]:
+    """Class names that are several others with a separator between them, by the separator."""
+    joined = {s: [name for name in sorted(counts) if s in name] for s in SEPARATORS}
+    return {
+        separator: found
+        for separator, names in joined.items()
+        if (found := [name for name in names if {part.strip() for part in name.split(separator)} <= set(counts)])
+    }
 
 
 def _alike(counts: Counter[str]) -> Iterator[list[str]]:

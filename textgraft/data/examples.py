@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 from textgraft.core.brief import Brief
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 
 TargetKind = Literal["single", "multi", "numeric", "choice"]
 Unit = Literal["line", "row", "item", "file"]
@@ -174,6 +175,11 @@ class Examples(Brief):
     def line(self, index: int) -> int:
         """The 1-based line, row or file number of example `index`."""
         return self.lines[index] if self.lines is not None else index + 1
+
+    def content_hash(self) -> str:
+        """SHA-256 of all texts and labels, in their order."""
+        labels = self.labels or [""] * len(self)
+        return content_hash(part for example in zip(self.texts, labels, strict=True) for part in example)
 
     def take(self, indices: Sequence[int]) -> Examples:
         """The examples at `indices`, in that order."""

@@ -15,6 +15,7 @@ from textgraft.core import formatting
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, as_text
 from textgraft.data.labels import Labels
@@ -34,7 +35,7 @@ from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.predictor import Classifier
 from textgraft.tasks.classification.training import EncodedTexts, Plan, new_classifier
 from textgraft.tasks.classification.unseen_labels import warn_of_unseen_labels
-from textgraft.training.driver import content_hash, drive, put_in_place, weights_hash, work_folder
+from textgraft.training.driver import drive, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.phases import Stage
 from textgraft.training.provenance import ancestry, provenance

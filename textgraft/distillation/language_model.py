@@ -13,6 +13,7 @@ from typing import Any
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.core.memory import keep_freed_memory
 from textgraft.data.streams.shards import Corpus
 from textgraft.distillation.losses import DistilledModel, LanguageModelDistillation
@@ -22,7 +23,7 @@ from textgraft.models import artifact, loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model, build_fresh, with_dropout
 from textgraft.tasks.language_modeling.adapt import held_out, with_dropout_of
-from textgraft.training.driver import content_hash, drive, held_out_scores, put_in_place, weights_hash, work_folder
+from textgraft.training.driver import drive, held_out_scores, put_in_place, weights_hash, work_folder
 from textgraft.training.loop import Run, Scores
 from textgraft.training.objectives import objective
 from textgraft.training.perplexity import Validator

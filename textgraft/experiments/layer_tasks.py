@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
-from textgraft.core.identity import identity_of
+from textgraft.core.identity import content_hash, identity_of
 from textgraft.data.conll import Tagged
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
@@ -27,7 +27,6 @@ from textgraft.tasks.tagging.finetune import TagOptions, resolved_options, train
 from textgraft.tasks.tagging.network import NetworkTagger
 from textgraft.tasks.tagging.predictor import scores, tag_all
 from textgraft.tasks.tagging.stacked import Network
-from textgraft.training.driver import content_hash
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings
 from textgraft.word_embeddings.sources import FrozenModel

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.nn.layer_aggregation import LAYER_AGGREGATIONS, Mix
-from textgraft.training.driver import content_hash, weights_hash
+from textgraft.training.driver import weights_hash
 from textgraft.training.results_folder import run_experiment, validate_new_path
 from textgraft.word_embeddings.layers import layer_names
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.core.identity import identity_of
+from textgraft.core.identity import content_hash, identity_of
 from textgraft.data.examples import Examples
 from textgraft.data.held_out import read_held_out
 from textgraft.data.labels import Labels
@@ -46,7 +46,7 @@ from textgraft.tasks.classification.training import (
     train_classifier,
 )
 from textgraft.tasks.classification.unseen_labels import warn_of_unseen_labels
-from textgraft.training.driver import content_hash, weights_hash, work_folder
+from textgraft.training.driver import weights_hash, work_folder
 from textgraft.training.phases import Stage, with_frozen_bottom
 from textgraft.training.provenance import provenance
 from textgraft.training.recipes import load_recipe

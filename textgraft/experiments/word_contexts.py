@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from textgraft.core import formatting
 from textgraft.core.errors import UserError, did_you_mean
-from textgraft.core.identity import identity_of
+from textgraft.core.identity import content_hash, identity_of
 from textgraft.data.contexts import Context, WordPosition, positions_of, read_contexts
 from textgraft.experiments.geometry_measures import directions, mean_cosine
-from textgraft.training.driver import content_hash
 from textgraft.training.results_folder import measurement_record, run_experiment, validate_new_path
 from textgraft.training.settings import Settings
 from textgraft.word_embeddings.layers import Layers, WordLayers

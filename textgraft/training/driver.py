@@ -15,7 +15,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -177,15 +177,6 @@ def remove_unstarted(out: Path) -> None:
     with suppress(UserError), locked(folder):
         if {path.name for path in folder.iterdir()} <= {"plan.json"}:
             remove_work(out)
-
-
-def content_hash(parts: Iterable[Any]) -> str:
-    """SHA-256 of the parts' text, each with its length, so that no two lists of parts collide."""
-    digest = hashlib.sha256()
-    for part in parts:
-        data = str(part).encode("utf-8", "surrogatepass")
-        digest.update(str(len(data)).encode() + b":" + data)
-    return digest.hexdigest()
 
 
 def weights_hash(model: Model) -> str:

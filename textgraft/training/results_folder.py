@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.models import model_folder
-from textgraft.training.driver import content_hash, remove_work, work_folder, work_path
+from textgraft.training.driver import remove_work, work_folder, work_path
 from textgraft.training.provenance import provenance
 from textgraft.training.run_lock import exclusive
 from textgraft.training.settings import Settings

@@ -154,7 +154,7 @@ def test_each_of_several_is_judged_and_reads_for_itself(
     assert done.language_models == {"gpt": tmp_path / "out.gpt.lm"}
     assert {path.name for path in tmp_path.iterdir()} == {"gpt", "out", "out.gpt.lm"}
     assert done.record["ensemble"]["left_out"]["ulmfit"] == "so the judge says"
-    assert "; the language model was so the judge says" in done.comparison.chosen
+    assert "; the fine-tuned model was so the judge says" in done.comparison.chosen
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_it_says_what_it_chose_and_why(blended: FinetuneResult) -> None:
     if "ulmfit" not in done.counted:
         tried = done.record["ensemble"]["candidates"]["ulmfit"]
         both = f"accuracy {100 * tried['accuracy']:.1f} %, log loss {tried['log_loss']:.4g}"
-        assert f"; the language model ({both} out of fold) adds nothing." in sentence
+        assert f"; the fine-tuned model ({both} out of fold) adds nothing." in sentence
     assert "The log loss decides, not the accuracy." in sentence
     assert sentence in done.comparison.table()
     report = (done.folder / "report.html").read_text()
@@ -308,7 +308,9 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     assert seeds == {"ensemble": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
     blend, linear, forward, backward = (o.outputs for o in done.comparison.outcomes)
     assert blend == pytest.approx(0.5 * linear + 0.25 * forward + 0.25 * backward)
-    assert "50 % linear, 25 % the language model, 25 % the language model (ulmfit-backward)" in done.comparison.chosen
+    assert (
+        "50 % linear, 25 % the fine-tuned model, 25 % the fine-tuned model (ulmfit-backward)" in done.comparison.chosen
+    )
     saved = textgraft.load(done.folder, precision="fp32")
     assert saved.outputs(TEST.texts) == pytest.approx(blend[0], abs=1e-5)
 
@@ -363,7 +365,7 @@ def test_a_lone_linear_classifier_is_saved_as_one(
     monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
     done = quick(test=TEST)
     run = json.loads((done.folder / "run.json").read_text())
-    assert "linear alone; the language model (" in run["ensemble"]["chosen"]
+    assert "linear alone; the fine-tuned model (" in run["ensemble"]["chosen"]
     assert run["linear"].startswith("TF-IDF of ")
     assert (run["base"], run["licence"], run["recipe"]) == (None, None, None)
     assert (done.folder / "model.safetensors").exists()
@@ -449,7 +451,7 @@ def test_who_is_given_up_is_trained_no_further_and_the_rest_is_saved(
     assert next(iter(done.record["results"]["methods"])) == "ensemble"
     assert "ulmfit" not in done.record["results"]["methods"]
     assert done.record["ensemble"]["left_out"]["ulmfit"].endswith("so the judge says")
-    assert "; the language model was rejected after 1 of 2 folds: so the judge says." in done.comparison.chosen
+    assert "; the fine-tuned model was rejected after 1 of 2 folds: so the judge says." in done.comparison.chosen
     assert "so the judge says" in (done.folder / "report.html").read_text()
     saved = textgraft.load(done.folder, precision="fp32").outputs(TEST.texts)
     assert saved == pytest.approx(answers(done, "ensemble"), abs=1e-5)
@@ -518,7 +520,7 @@ def test_what_would_take_longer_than_the_minutes_is_not_begun(quick: Callable[..
     assert set(choice["candidates"]) == {"linear"}
     assert set(choice["left_out"]) == {"lsa", "co-training", "ulmfit", "ulmfit-probe"}
     assert all("not begun: it would take about" in why for why in choice["left_out"].values())
-    assert "the language model was not begun: it would take about" in choice["chosen"]
+    assert "the fine-tuned model was not begun: it would take about" in choice["chosen"]
     assert "linear alone; no other method was trained" in done.record["results"]["verdict"]
     assert not done.members
     assert (done.record["rungs"], done.record["minutes"]) == ({}, 1e-6)

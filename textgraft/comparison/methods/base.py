@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.data.examples import Examples, TargetKind
 from textgraft.data.labels import Labels
 from textgraft.engines.base import Engine
@@ -18,7 +19,7 @@ from textgraft.engines.local import LOCAL
 from textgraft.models import loading
 from textgraft.models.artifact import Artifact
 from textgraft.models.default_models import ENGLISH, DefaultModels
-from textgraft.training.driver import allowed_seconds, content_hash, weights_hash
+from textgraft.training.driver import allowed_seconds, weights_hash
 from textgraft.training.settings import Settings
 
 MIN_UNLABELLED = 20

@@ -10,6 +10,7 @@ from pathlib import Path
 from textgraft.comparison.methods.base import KINDS, MIN_UNLABELLED, MethodOptions, Predictions
 from textgraft.comparison.methods.fine_tuned import Ulmfit, mean_predictions
 from textgraft.core.context import RunContext
+from textgraft.core.identity import content_hash
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.data.splits import Split
@@ -27,7 +28,7 @@ from textgraft.tasks.classification.model_selection import WeightedEnsemble, sel
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import outcome_names
 from textgraft.tasks.classification.vector_cache import VectorCache
-from textgraft.training.driver import allowed_seconds, content_hash
+from textgraft.training.driver import allowed_seconds
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, family_of, validate_family
+from textgraft.core.identity import content_hash
 from textgraft.core.progress import Meter as Progress
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples, Pair
@@ -23,7 +24,6 @@ from textgraft.linear.scaling import Scale
 from textgraft.models.model_folder import models_of
 from textgraft.nn.layer_aggregation import LAST
 from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
-from textgraft.training.driver import content_hash
 from textgraft.word_embeddings.corpus import words_of
 from textgraft.word_embeddings.sources import AT_ONCE, FrozenModel, WordSource
 from textgraft.word_embeddings.stack import Stack, open_unpooled

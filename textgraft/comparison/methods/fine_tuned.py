@@ -13,7 +13,7 @@ import numpy as np
 from textgraft.comparison.methods.base import KINDS, MethodOptions, Predictions, validate_family
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
-from textgraft.core.identity import identity_text
+from textgraft.core.identity import content_hash, identity_text
 from textgraft.data.examples import Examples
 from textgraft.data.labels import Labels
 from textgraft.metrics.calibration import outputs_from_logits
@@ -22,7 +22,6 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model import Model
 from textgraft.tasks.classification.training import EncodedTexts, Plan, train_classifier
 from textgraft.tasks.language_modeling.adapt import adapt
-from textgraft.training.driver import content_hash
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.data.examples import Examples, reads
 from textgraft.data.labels import Labels, kind_of_texts
 from textgraft.data.sequences import Truncation
@@ -29,7 +30,7 @@ from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source
 from textgraft.tasks.classification.training import validate_next_token_head
 from textgraft.tasks.finetuning import run_identity
-from textgraft.training.driver import content_hash, work_folder
+from textgraft.training.driver import work_folder
 from textgraft.training.phases import Stage
 from textgraft.training.recipes import load_recipe
 
@@ -145,5 +146,4 @@ def chosen_folds(train: Examples, options: FinetuneOptions, *, measured: bool) -
 
 
 def _described(part: Examples) -> dict[str, Any]:
-    rows = (item for pair in zip(part.texts, part.labels or [""] * len(part), strict=True) for item in pair)
-    return {"source": Path(part.source).name, "texts": len(part), "sha256": content_hash(rows)}
+    return {"source": Path(part.source).name, "texts": len(part), "sha256": part.content_hash()}

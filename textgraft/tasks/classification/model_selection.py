@@ -27,7 +27,7 @@ HELD_OUT = 0.2
 FOLDS_UP_TO = 2_000
 """Labelled texts. With more, five trainings of a language model are not worth their cost: on a fifth of 2,000 texts
 the standard error of an accuracy of 85 % is 1.8 points, and that of a difference between two candidates less."""
-LANGUAGE_MODEL = "the language model"
+LANGUAGE_MODEL = "the fine-tuned model"
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _shares(
     language_models: Sequence[str],
     rejected: Mapping[str, EarlyRejected],
 ) -> str:
-    """`60 % co-training, 40 % lsa; the language model (accuracy 64.1 %, log loss 0.83 out of fold) adds nothing`."""
+    """`60 % co-training, 40 % lsa; the fine-tuned model (accuracy 64.1 %, log loss 0.83 out of fold) adds nothing`."""
     titles = {
         name: LANGUAGE_MODEL if i == 0 else f"{LANGUAGE_MODEL} ({name})" for i, name in enumerate(language_models)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
@@ -192,12 +192,15 @@ class Classifier:
         """Scores on labelled texts: metrics, the headline one with its interval, per class, calibration, coverage.
 
         Texts with a label that training lacked count as mistakes, with a DataWarning: "unseen_labels" has their numbers
-        by label, and "log_loss_of" says what the log loss is of.
+        by label, and "log_loss_of" says what the log loss is of. The training set itself is warned of too.
 
         Raises:
             UserError: None of the labels occurred in training, or as `outputs`.
         """
         labels, kind = self.labels.covering(examples), self.labels.kind
+        if examples.content_hash() in self._training_sets():
+            remedy = "Evaluate it on others: these scores do not show how good it is on new texts."
+            warn_of_data(f"{examples.source}: the classifier was trained on exactly these texts. {remedy}")
         places = (f"{examples.unit} {examples.line(i)}" for i in range(len(examples)))
         targets, outputs = labels.encode(examples), self.outputs(list(warn_of_empty(examples.texts, places)))
         targets, outputs = labels.unscaled(targets), labels.unscaled(outputs)
@@ -215,6 +218,12 @@ class Classifier:
         if labels.target.has_one_label:
             result["classes"] = [vars(row) for row in class_scores(targets, outputs.argmax(1), labels.names)]
         return result
+
+    def _training_sets(self) -> set[str]:
+        """Content hashes of the data that the members were trained on, as far as their run.json has them."""
+        recorded = (member.run.get("data", {}) for member in self.members)
+        sets = (data.get("train", {}) for data in recorded if isinstance(data, Mapping))
+        return {str(one.get("sha256")) for one in sets if isinstance(one, Mapping)}
 
 
 def warn_of_empty(texts: Iterable[str], places: Iterable[str] | None = None) -> Iterator[str]:

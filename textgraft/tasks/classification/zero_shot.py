@@ -14,6 +14,7 @@ from textgraft.core.brief import Brief
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.data.examples import Examples, each_text, reads
 from textgraft.data.labels import Labels
 from textgraft.data.readers import read
@@ -27,7 +28,6 @@ from textgraft.tasks.classification.linear_probe import probe_artifact
 from textgraft.tasks.classification.predictor import Classifier, Prediction, warn_of_empty
 from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS, SIMILARITY, Embed, ZeroShot
 from textgraft.tasks.classification.vector_cache import VectorCache
-from textgraft.training.driver import content_hash
 from textgraft.training.provenance import ancestry, provenance
 from textgraft.training.settings import Settings, prepared
 

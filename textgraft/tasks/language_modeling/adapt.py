@@ -14,6 +14,7 @@ import torch
 from textgraft.core.context import RunContext
 from textgraft.core.device import resolve_device
 from textgraft.core.errors import UserError
+from textgraft.core.identity import content_hash
 from textgraft.core.memory import keep_freed_memory
 from textgraft.data.examples import validate_not_single_text
 from textgraft.data.streams.blocks import BlockCorpus, by_blocks, in_use
@@ -29,15 +30,7 @@ from textgraft.text.character_encoding import MARKS, CharacterEncodingTokenizer
 from textgraft.text.pretrained import PretrainedTokenizer
 from textgraft.text.tokenizer import Tokenizer, vocabulary_map
 from textgraft.text.wordpiece import WordPieceTokenizer
-from textgraft.training.driver import (
-    content_hash,
-    drive,
-    held_out_scores,
-    put_in_place,
-    validate_new_path,
-    weights_hash,
-    work_folder,
-)
+from textgraft.training.driver import drive, held_out_scores, put_in_place, validate_new_path, weights_hash, work_folder
 from textgraft.training.loop import Run
 from textgraft.training.objectives import Objective, objective
 from textgraft.training.phases import Stage
