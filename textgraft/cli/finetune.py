@@ -172,15 +172,7 @@ def finetune(
     models = validate_finetune(examples["train"], model=model, held_out=held_out, options=options)
     problems = _data_problems(parts, texts, quiet)
     if pool and adapt_first and (texts or enough_to_adapt(pool)) and load_recipe(options.language_recipe).adapt.phases:
-        adapt_settings = Settings(
-            seed=seed,
-            precision=precision,
-            minutes=adapt_minutes,
-            device=device,
-            sharding=sharding,
-            activation_checkpointing=activation_checkpointing,
-        )
-        options = replace(options, adapt=adapt_settings)
+        options = replace(options, adapt=replace(options.settings, minutes=adapt_minutes, patience=None))
     with problems_printed(), resumable(out, *(adapted_path(out, name, models) for name in models)):
         result = finetune(
             examples["train"],

@@ -142,7 +142,7 @@ def _identity(
     return {
         "stage": "tune",
         "textgraft": __version__,
-        "train": content_hash(x for row in zip(train.texts, train.labels or (), strict=True) for x in row),
+        "train": train.content_hash(),
         "model": content_hash([weights_hash(source.model), source.tokenizer.fingerprint]),
         "recipe": {"finetune": base.finetune.identity(), "adapt": base.adapt.identity()},
         "space": space.identity(),
