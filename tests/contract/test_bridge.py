@@ -392,17 +392,6 @@ def test_what_cannot_be_adapted_says_why(model_type: str, reason: str, opened: O
         textgraft.adapt(reviews(60, 3)[0], tmp_path / "out", model=f"hf:{opened(model_type)[0]}")
 
 
-def test_an_electra_discriminator_is_adapted_by_masked_tokens_and_says_so(tmp_path: Path) -> None:
-    """Its own head and objective need a generator, which its folder does not have."""
-    folder = save_checkpoint("electra", tmp_path / "m", auto="AutoModelForPreTraining")
-    with (
-        pytest.warns(UserWarning, match="left out: discriminator_predictions"),
-        pytest.warns(UserWarning, match="pretrained by replaced-token detection.*adapted by masked tokens, with a new"),
-    ):
-        done = textgraft.adapt(reviews(60, 3)[0], tmp_path / "out", model=f"hf:{folder}")
-    assert loading.load_network(done).head_name == "masked_language_model"
-
-
 def test_an_electra_generator_keeps_its_head_and_needs_no_word_about_it(opened: Opened, tmp_path: Path) -> None:
     folder, _ = opened("electra", "AutoModelForMaskedLM")
     with warnings.catch_warnings():

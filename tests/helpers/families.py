@@ -22,7 +22,7 @@ TOKENIZER = Tokenizer.train(["a b c d e f g h i j k l m n o p q r s t u v w x"],
 V = TOKENIZER.vocab_size
 CLASSES = 4
 TOKEN_HEADS = ("language_model", "masked_language_model", "bidirectional_language_model")
-POSITION_HEADS = (*TOKEN_HEADS, "span", "tagging")
+POSITION_HEADS = (*TOKEN_HEADS, "replaced_tokens", "span", "tagging")
 ENTITY_TAGS = ["O", "B-a", "I-a", "B-b", "I-b"]
 LENGTHS = (9, 7, 5, 2)
 CHARACTER_IDS = torch.from_numpy(
@@ -194,6 +194,7 @@ HEADS |= {
     "mlm-tied": {"name": "masked_language_model"},
     "mlm-untied": {"name": "masked_language_model", "tied": False},
     "mlm-next-sentence": {"name": "masked_language_model", "next_sentence": True},
+    "replaced": {"name": "replaced_tokens"},
     "span": {"name": "span"},
     "tags": {"name": "tagging", "tags": ["x", "y", "z"]},
     "tags-last-piece": {"name": "tagging", "tags": ENTITY_TAGS, "scheme": "IOB2", "subword_pooling": "last"},
@@ -281,7 +282,7 @@ def fits(encoder: str, head: str) -> bool:
             return not sees_all and (above.get("output_layer") == "adaptive" or not (several_tables and is_tied))
         case "bidirectional_language_model":
             return below["name"] == "elmo"
-        case "masked_language_model":
+        case "masked_language_model" | "replaced_tokens":
             return below["name"] in MASKED and reads_pooled == bool(below.get("pooler", False))
         case _:
             return reads_pooled == bool(below.get("pooler", False))
@@ -334,7 +335,7 @@ def _complete(encoder: str, head: str) -> dict[str, Any]:
     below = ENCODERS[encoder]
     above = {**HEADS[head], "input_dim": read_dim(encoder, head)}
     has_table = above["name"] in (*TOKEN_HEADS, "translation")
-    if above["name"] != "tagging":
+    if above["name"] not in ("tagging", "replaced_tokens"):
         above |= {"vocab_size": V} if has_table else {"direction": direction(encoder)}
     return build({"encoder": below, "head": above}).describe()
 
@@ -409,6 +410,8 @@ def targets(model: Model, next_tokens: Tensor, generator: np.random.Generator) -
         previous = torch.where(next_tokens == IGNORE, IGNORE, (next_tokens + 1) % V)
         previous[:, 0] = IGNORE
         return torch.stack([next_tokens, previous], dim=2)
+    if model.describe()["head"]["name"] == "replaced_tokens":
+        return torch.where(next_tokens == IGNORE, IGNORE, next_tokens % 2)
     if is_of_tokens(model):
         return next_tokens
     rows = len(next_tokens)
@@ -439,7 +442,7 @@ def rows_of_each(model: Model) -> int:
 
 def is_of_tokens(model: Model) -> bool:
     """Whether the head has a target for every position, or as many as if it had, not for the text."""
-    return model.describe()["head"]["name"] in (*TOKEN_HEADS, "translation")
+    return model.describe()["head"]["name"] in (*TOKEN_HEADS, "replaced_tokens", "translation")
 
 
 def counts_targets(model: Model) -> bool:

@@ -13,6 +13,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.labels import Labels
 from textgraft.models import artifact, model_folder
 from textgraft.models.loading import load
+from textgraft.models.sentence_embedding import sentence_embedding
 from textgraft.tasks.export import export
 from textgraft.text.tokenizer import Tokenizer
 
@@ -193,3 +194,22 @@ def test_a_name_of_the_head_that_is_a_list(folders: dict[str, Path], name: str) 
     config["head"] = {**config["head"], name: []}
     with pytest.raises(UserError, match=r"config.json: .*" + name):
         artifact.from_folder(folders["classifier"], config)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"max_length": [[]]},
+        {"max_length": 0},
+        {"max_length": True},
+        {"normalize": 1},
+        {"pooling": ["mean"]},
+        {"prompts": 3},
+        {"prompts": {"query": 1}},
+        {"default_prompt": 3},
+    ],
+)
+def test_a_sentence_embedding_of_the_wrong_type_is_refused_by_name(setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(UserError, match=rf"not the description of a sentence embedding \({name}\)"):
+        sentence_embedding(setting, {}, 4)

@@ -111,7 +111,7 @@ def from_folder(folder: Path, config: Mapping[str, Any], weights: Mapping[str, T
         head: dict[str, Any] = {"name": "features", "input_dim": described.embedding_dim}
         found = None if masked is None else bridge_heads.head_of(masked, known, described)
         if found is not None:
-            head = {"name": "masked_language_model", **asdict(found.config)}
+            head = found.description
         model = build_unfilled({"encoder": {"name": "transformers", **asdict(described)}, "head": head})
     _fill(model, encoder, {} if masked is None or found is None else found.weights(masked))
     if masked is not None and (found is None or not bridge_heads.agrees(model, masked)):
@@ -171,7 +171,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def _loaded(config: Any, weights: Mapping[str, Tensor], folder: Path) -> tuple[nn.Module, nn.Module | None]:
     """The network without a pooler, and the language model around it, if the weights have all of its head."""
     _validate_size(module_class(config), config, weights, folder)
-    masked_cls = bridge_heads.class_of(config)
+    masked_cls = bridge_heads.class_of(config, weights)
     if masked_cls is not None and bridge_heads.present(weights):
         masked, report = _filled(masked_cls, config, weights, {})
         if not report["missing_keys"] and not report["mismatched_keys"]:

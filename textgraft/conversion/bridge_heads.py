@@ -6,7 +6,7 @@ A head that is assembled here is compared with the library's on random tokens be
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from textgraft.encoders.transformers_bridge import (
     library_config,
 )
 from textgraft.heads.masked_language_model import MaskedLanguageModelConfig, MaskedLanguageModelHead
+from textgraft.heads.replaced_tokens import ReplacedTokensConfig, ReplacedTokensHead
 from textgraft.models.model import Model
 
 DENSE = (
@@ -43,7 +44,12 @@ TABLES = (
 """Output layers by the library's names."""
 BIASES = ("cls.predictions.bias", "lm_head.bias", "predictions.bias", "lm_predictions.lm_head.bias")
 """Biases of output layers that are kept apart from these."""
-PREFIXES = ("cls.predictions.", "lm_head.", "predictions.", "generator_", "lm_predictions.", "pred_layer.", "lm_loss.")
+DETECTOR = "discriminator_predictions."
+"""Beginning of the names of the weights of ELECTRA's discriminator."""
+PREFIXES = (
+    *("cls.predictions.", "lm_head.", "predictions.", "generator_", "lm_predictions.", "pred_layer.", "lm_loss."),
+    DETECTOR,
+)
 """Beginnings of the names of a head's weights."""
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -63,8 +69,14 @@ DIFFERENCE = 1e-3
 class Found:
     """A head's configuration, and the library's names for each weight, by textgraft's; a bias may have none."""
 
-    config: MaskedLanguageModelConfig
+    config: MaskedLanguageModelConfig | ReplacedTokensConfig
     names: dict[str, tuple[str, ...]]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The head as in a model's description."""
+        name = "masked_language_model" if isinstance(self.config, MaskedLanguageModelConfig) else "replaced_tokens"
+        return {"name": name, **asdict(self.config)}
 
     def weights(self, library_model: nn.Module) -> dict[str, Tensor]:
         """The values in the library's model, by textgraft's names."""
@@ -77,9 +89,11 @@ def present(weights: Iterable[str]) -> bool:
     return any(name.startswith(PREFIXES) for name in weights)
 
 
-def class_of(config: Any) -> Any:
-    """The library's class of a network with its language-model head; None if it has none."""
+def class_of(config: Any, weights: Iterable[str] = ()) -> Any:
+    """The library's class of a network with the language-model head of these weights; None if it has none."""
     transformers = library()
+    if any(name.startswith(DETECTOR) for name in weights):
+        return transformers.MODEL_FOR_PRETRAINING_MAPPING.get(type(config), None)
     permuted = config.model_type in PERMUTED
     classes = transformers.MODEL_FOR_CAUSAL_LM_MAPPING if permuted else transformers.MODEL_FOR_MASKED_LM_MAPPING
     return classes.get(type(config), None)
@@ -87,6 +101,8 @@ def class_of(config: Any) -> Any:
 
 def head_of(masked: Any, config: Any, encoder: TransformersBridgeConfig) -> Found | None:
     """The head of the library's language model; None if it is made of other parts."""
+    if hasattr(masked, DETECTOR[:-1]):
+        return _detector(config, encoder)
     modules: Mapping[str, nn.Module] = dict(masked.named_modules())
     values = masked.state_dict()
     table = next((n for n in TABLES if getattr(modules.get(n), "weight", None) is not None), None)
@@ -124,22 +140,34 @@ def head_of(masked: Any, config: Any, encoder: TransformersBridgeConfig) -> Foun
     return Found(made, names)
 
 
+def _detector(config: Any, encoder: TransformersBridgeConfig) -> Found:
+    """ELECTRA's discriminator."""
+    layers = {"dense": "dense", "output": "dense_prediction"}
+    names: dict[str, tuple[str, ...]] = {
+        f"{ours}.{part}": (f"{DETECTOR}{theirs}.{part}",)
+        for ours, theirs in layers.items()
+        for part in ("weight", "bias")
+    }
+    activation = ACTIVATIONS.get(str(getattr(config, "hidden_act", "gelu")), "gelu")
+    return Found(ReplacedTokensConfig(encoder.embedding_dim, activation), names)
+
+
 @torch.no_grad()
 def to_library(model: Model) -> Any:
     """The library's model of an encoder with its language-model head; None where it has no such head."""
     encoder, head = model.encoder, model.head
     assert isinstance(encoder, TransformersBridge)
     config = library_config(encoder.config.model_type, {**encoder.config.checkpoint, **encoder.config.dropouts})
-    cls = class_of(config)
-    if cls is None or not isinstance(head, MaskedLanguageModelHead):
+    detects = isinstance(head, ReplacedTokensHead)
+    cls = class_of(config, [DETECTOR] if detects else ())
+    if cls is None or not isinstance(head, MaskedLanguageModelHead | ReplacedTokensHead):
         return None
     with torch.random.fork_rng(devices=[]):
         masked = cls(config).float().eval()
     found = head_of(masked, config, encoder.config)
     if found is None:
         return None
-    as_trained = replace(found.config, masked=head.config.masked, whole_words=head.config.whole_words)
-    if as_trained != head.config:
+    if not _alike(found.config, head.config):
         return None
     getattr(masked, masked.base_model_prefix).load_state_dict(encoder.module.state_dict())
     parameters = dict(masked.named_parameters(remove_duplicate=False))
@@ -150,13 +178,25 @@ def to_library(model: Model) -> Any:
     return masked if agrees(model, masked) else None
 
 
+def _alike(found: Any, trained: Any) -> bool:
+    """True for two configurations of a head that differ in how it is trained alone."""
+    if isinstance(found, MaskedLanguageModelConfig) and isinstance(trained, MaskedLanguageModelConfig):
+        found = replace(found, masked=trained.masked, whole_words=trained.whole_words)
+    if isinstance(found, ReplacedTokensConfig) and isinstance(trained, ReplacedTokensConfig):
+        found = replace(found, replaced=trained.replaced)
+    same: bool = found == trained
+    return same
+
+
 @torch.no_grad()
 def agrees(model: Model, masked: Any) -> bool:
-    """True if the model's log probabilities are the library's on random tokens."""
+    """True if the model's log probabilities, or a detector's logits, are the library's on random tokens."""
     encoder = model.encoder
     assert isinstance(encoder, TransformersBridge)
     ids = (torch.arange(16) * 7 % min(encoder.config.vocab_size, 1000)).view(1, -1)
     batch = Batch(ids, torch.ones_like(ids, dtype=torch.bool))
-    expected = masked(**inputs_of(encoder.config, batch), return_dict=True).logits.log_softmax(dim=-1)
+    expected = masked(**inputs_of(encoder.config, batch), return_dict=True).logits
+    if isinstance(model.head, MaskedLanguageModelHead):
+        expected = expected.log_softmax(dim=-1)
     found = model.eval()(batch)
     return found.shape == expected.shape and float((found - expected).abs().max()) < DIFFERENCE

@@ -109,9 +109,9 @@ class Encoder(nn.Module):
         return {}
 
     @property
-    def other_pretraining(self) -> str:
-        """Objective that the encoder was pretrained with, where `adapt` trains another; empty where it is the same."""
-        return ""
+    def detects_replaced(self) -> bool:
+        """True for an encoder that was pretrained by detecting replaced tokens (ELECTRA)."""
+        return False
 
     def classifier(self) -> dict[str, Any]:
         """Settings of the classification head of the family's paper, where they differ from ULMFiT's."""

@@ -34,8 +34,8 @@ OTHER_OBJECTIVES = {
     "canine": "it masks characters, whose numbers are no vocabulary",
 }
 """Reasons why a family's encoder cannot be trained further without labels."""
-OTHER_PRETRAINING = {"electra": "replaced-token detection, which needs a generator"}
-"""Objectives of families whose encoder `adapt` trains by masked tokens all the same."""
+REPLACED = ("electra",)
+"""Families whose encoder has learned to detect replaced tokens; the generators among them have masked ones."""
 PERMUTED = ("xlnet",)
 """Families of two-stream attention, which predict tokens in a random order (permutation language modelling)."""
 
@@ -177,9 +177,9 @@ class TransformersBridge(Encoder):
         return "" if known else "the transformers library has no masked language model of this architecture"
 
     @property
-    def other_pretraining(self) -> str:
-        """ELECTRA's replaced-token detection."""
-        return OTHER_PRETRAINING.get(self.config.model_type, "")
+    def detects_replaced(self) -> bool:
+        """True for ELECTRA."""
+        return self.config.model_type in REPLACED
 
     @property
     def languages(self) -> Mapping[str, int]:

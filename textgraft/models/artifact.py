@@ -56,7 +56,9 @@ FILES = ("model.safetensors", "tokenizer.json", "run.json")
 """The files of every artifact, beside config.json and README.md; a classifier has labels.json too."""
 OF_STACK = ("/config.json", "/memory.json", "/memory.safetensors")
 """Files of the frozen models' folders whose hashes are in a tagger's own config.json."""
-GENERAL_HEADS = ("bidirectional_language_model", "features", "language_model", "masked_language_model")
+GENERAL_HEADS = (
+    *("bidirectional_language_model", "features", "language_model", "masked_language_model", "replaced_tokens"),
+)
 """Heads of models that no task has trained yet."""
 TARGET = "target_tokenizer.json"
 """A further file of a translator."""

@@ -54,6 +54,7 @@ HEADS = {
         "MaskedLanguageModelHead",
         "MaskedLanguageModelConfig",
     ),
+    "replaced_tokens": ("textgraft.heads.replaced_tokens", "ReplacedTokensHead", "ReplacedTokensConfig"),
     "tagging": ("textgraft.heads.tagging", "TaggingHead", "TaggingConfig"),
     "translation": ("textgraft.heads.translation", "TranslationHead", "TranslationConfig"),
 }

@@ -49,9 +49,23 @@ class SentenceEmbedding:
     pools_prompt: bool = True
 
     def __post_init__(self) -> None:
+        if wrong := self._of_another_type():
+            message = f"this is not the description of a sentence embedding ({', '.join(wrong)})."
+            raise UserError(message, where=KEY, remedy="Use the file that came with the model.")
         validate_pooling(self.pooling)
         if self.default_prompt is not None:
             self.prompt(self.default_prompt, exact=True)
+
+    def _of_another_type(self) -> list[str]:
+        """Names of the settings whose values are impossible, as in a damaged file."""
+        flags = ("normalize", "lowercase", "pools_prompt")
+        wrong = [name for name in flags if not isinstance(getattr(self, name), bool)]
+        wrong += ["pooling"] * (not isinstance(self.pooling, str))
+        wrong += ["default_prompt"] * (not isinstance(self.default_prompt, str | None))
+        length = 1 if self.max_length is None else self.max_length
+        wrong += ["max_length"] * (isinstance(length, bool) or not isinstance(length, int) or length < 1)
+        prompts = self.prompts.items() if isinstance(self.prompts, Mapping) else [(None, None)]
+        return wrong + ["prompts"] * any(not isinstance(one, str) for pair in prompts for one in pair)
 
     @property
     def shapes(self) -> tuple[DenseConfig, ...]:

@@ -1,4 +1,4 @@
-"""Training objectives of language models: next token, masked or permuted tokens, or next and previous word."""
+"""Training objectives of language models: next, masked, permuted or replaced tokens, or next and previous word."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from textgraft.core.errors import UserError
 from textgraft.data.streams.base import BothEndsStream, CountedTokens, LanguageModelStream, ScatteredStream, Stream
 from textgraft.data.streams.masking import MaskedStream, MaskingTokens
 from textgraft.data.streams.permutation import PREDICTED, PermutedStream
+from textgraft.data.streams.replacement import ReplacedStream
 from textgraft.data.streams.translations import TranslatedStream
 from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
@@ -80,12 +81,15 @@ class MaskedTokens:
                 on_progress(encoded)
                 if encoded >= tokens:
                     break
-            scores = {"loss": nats / count, "perplexity": math.exp(min(700.0, nats / count))}
+            scores = self._scores(nats / count)
             if pair_nats:
                 scores["next_sentence_loss"] = pair_nats / count
             return {**scores, "score": -(nats + pair_nats) / count}
 
         return validate
+
+    def _scores(self, loss: float) -> dict[str, float]:
+        return {"loss": loss, "perplexity": math.exp(min(700.0, loss))}
 
     def _rows(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, *, length: int, **settings: Any) -> Any:
         max_length = model.encoder.max_length or length
@@ -100,6 +104,19 @@ class PermutedTokens(MaskedTokens):
 
     rows: ClassVar[Callable[..., Any]] = PermutedStream
     held_out_rate: ClassVar[float] = PREDICTED
+
+
+class ReplacedTokens(MaskedTokens):
+    """Detection of tokens that were drawn anew, 15 % of them (data.streams.replacement); its loss is of all tokens."""
+
+    rows: ClassVar[Callable[..., Any]] = ReplacedStream
+
+    def stream(self, model: Model, corpus: CountedTokens, tokenizer: Tokenizer, stage: Stage, seed: int) -> Stream:
+        settings = {"length": stage.bptt, "rows": stage.batch_size, "seed": seed, "rate": model.head.config.replaced}
+        return self._rows(model, corpus, tokenizer, **settings)
+
+    def _scores(self, loss: float) -> dict[str, float]:
+        return {"loss": loss}
 
 
 class TranslatedTokens(MaskedTokens):
@@ -136,6 +153,7 @@ OBJECTIVES: dict[str, Objective] = {
     "language_model": NextToken(),
     "masked_language_model": MaskedTokens(),
     "bidirectional_language_model": BothDirections(),
+    "replaced_tokens": ReplacedTokens(),
 }
 """The objective of each language-model head, by the head's name."""
 PERMUTED = PermutedTokens()

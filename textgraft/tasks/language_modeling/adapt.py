@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -283,8 +282,8 @@ def _own_tokenizer(texts: Sequence[str], old: Tokenizer, path: Path) -> Tokenize
 def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     """A bidirectional encoder without a language-model head with a new one; any other model is returned as is.
 
-    The head predicts masked tokens; that of an ELMo the next and the previous word, with special tokens as its only
-    vocabulary until `move_to_vocabulary`.
+    The head predicts masked tokens; that of an ELECTRA detects replaced ones, and that of an ELMo predicts the next and
+    the previous word, with special tokens as its only vocabulary until `move_to_vocabulary`.
     """
     description, encoder = source.model.describe(), source.model.encoder
     if description["head"]["name"] != "features" or encoder.direction != "both":
@@ -292,9 +291,9 @@ def with_language_model_head(source: Artifact, seed: int) -> Artifact:
     if reason := encoder.not_adaptable:
         message = f"this encoder cannot be adapted to unlabelled texts: {reason}."
         raise UserError(message, remedy="Fine-tune it without adapting, or adapt another model.")
-    if pretraining := encoder.other_pretraining:
-        message = f"this encoder was pretrained by {pretraining}; it is adapted by masked tokens, with a new head."
-        warnings.warn(message, stacklevel=4)
+    if encoder.detects_replaced:
+        description["head"] = {"name": "replaced_tokens", "input_dim": encoder.output_dim}
+        return replace(source, model=graft(encoder, description, seed).eval())
     by_characters = encoder.uses_characters
     description["head"] = {
         "name": "bidirectional_language_model" if by_characters else "masked_language_model",

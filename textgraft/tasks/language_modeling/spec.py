@@ -6,7 +6,7 @@ from textgraft.tasks.spec import TaskSpec
 
 LANGUAGE_MODELING = TaskSpec(
     name="language modelling",
-    heads=("language_model", "masked_language_model", "bidirectional_language_model", "features"),
+    heads=("language_model", "masked_language_model", "bidirectional_language_model", "replaced_tokens", "features"),
     stage="pretrain",
     metrics=("bits_per_character", "perplexity", "loss"),
     description="it is a language model",
