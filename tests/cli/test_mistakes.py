@@ -441,6 +441,13 @@ def test_scores_of_the_training_texts_are_no_evaluation(desk: Desk, tmp_path: Pa
         assert told not in run("evaluate", model, desk / "test.csv").err
 
 
+def test_classes_with_a_separator_are_pointed_out_with_the_option_for_them(tmp_path: Path, run: Program) -> None:
+    rows = [("a goal", "sport"), ("shares fell", "money"), ("a club sold shares", "sport|money")] * 2
+    told = run("check", write_csv(tmp_path / "mine.csv", [(f"{t} {i}", y) for i, (t, y) in enumerate(rows)])).out
+    assert "class names that are others with '|' between them: 'sport|money'" in told
+    assert "say so: --label-separator '|'." in told
+
+
 def test_a_pool_of_two_texts_is_no_view(tmp_path: Path, desk: Desk, run: Program) -> None:
     """What the unlabelled texts are too few for is left out with a reason: it was a crash after all other work."""
     source = write_csv(tmp_path / "mine.csv", ROWS)

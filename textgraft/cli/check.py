@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from textgraft.cli import options as o
-from textgraft.cli.console import print_json
+from textgraft.cli.console import print_json, with_options
 
 
 def check(
@@ -62,6 +62,6 @@ def check(
         print_json({"texts": len(parts["training"]), "ok": not failed, **details})
     else:
         overviews.render(overview_of)
-        found.render(problems)
+        found.render(with_options(problems))
     if failed:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,4 +162,9 @@ def print_problems(problems: Sequence[Problem], *, errors_only: bool = False) ->
 
     shown = [problem for problem in problems if problem.severity == "error" or not errors_only]
     if shown:
-        render(shown, Console(stderr=True))
+        render(with_options(shown), Console(stderr=True))
+
+
+def with_options(problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems with command-line options in their remedies."""
+    return [replace(problem, remedy=as_options(problem.remedy)) for problem in problems]
