@@ -218,6 +218,17 @@ def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["set"], row["labels"], row["sample"], row["method"], row["model"]
 
 
+def _encoder(row: dict[str, Any]) -> str:
+    """The name of the encoder, where it is not the MiniLM of all other rows."""
+    name = Path(row["model"]).name
+    return "" if name in ("default", "model") else name
+
+
+def _place(method_and_model: tuple[str, str]) -> tuple[str, int]:
+    method, model = method_and_model
+    return model, list(METHODS).index(method)
+
+
 def table(path: Path) -> str:
     """A Markdown table: accuracy with its interval and processor minutes, and what `default` is ahead by."""
     import numpy as np
@@ -229,13 +240,12 @@ def table(path: Path) -> str:
     for name, labels in dict.fromkeys((row["set"], row["labels"]) for row in rows):
         cells = [row for row in rows if (row["set"], row["labels"]) == (name, labels)]
         ours = {row["sample"]: row["right"] for row in cells if row["method"] == "default"}
-        for method in METHODS:
-            of = {row["sample"]: row for row in cells if row["method"] == method}
-            if not of:
-                continue
+        for method, model in sorted({(row["method"], _encoder(row)) for row in cells}, key=_place):
+            of = {row["sample"]: row for row in cells if (row["method"], _encoder(row)) == (method, model)}
             mean, low, high = bootstrap_interval(np.array([of[seed]["right"] for seed in sorted(of)], dtype=float))
             minutes = np.mean([row["cpu_minutes"] for row in of.values()])
-            line = f"| {name} | {method} | {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+            line = f"| {name}, {labels} | {f'{method}, {model}' if model else method} "
+            line += f"| {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
             both = sorted(set(of) & set(ours))
             ahead = ""
             if method != "default" and both:

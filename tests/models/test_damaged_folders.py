@@ -213,3 +213,27 @@ def test_a_sentence_embedding_of_the_wrong_type_is_refused_by_name(setting: dict
     (name,) = setting
     with pytest.raises(UserError, match=rf"not the description of a sentence embedding \({name}\)"):
         sentence_embedding(setting, {}, 4)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "tagger", "qa"])
+def test_a_tokenizer_with_more_tokens_than_the_table_is_refused(
+    kind: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """A damaged name of a special token makes it one more; its id would have no vector."""
+    content = json.loads((folders[kind] / "tokenizer.json").read_text())
+    content["added_tokens"][0]["content"] = "[ELSE]"
+    content["added_tokens"][0]["id"] = 10_000
+    folder = damaged(folders[kind], tmp_path / "m", tokenizer__json=json.dumps(content).encode())
+    with pytest.raises(UserError, match=r"the tokenizer has [\d,]+ tokens and the model's table|tokenizer"):
+        load(folder)
+
+
+def test_a_graph_of_pairs_in_both_orders_takes_no_single_texts(folders: dict[str, Path], tmp_path: Path) -> None:
+    config = model_folder.read_config(folders["graph"])
+    config["onnx"]["both_orders"] = True
+    content = model_folder.read_files(folders["graph"], config)
+    description = {key: value for key, value in config.items() if key not in ("files", "format", "sha256")}
+    folder = model_folder.write_folder(
+        tmp_path / "m", {**content, "config.json": model_folder.config(description, content)}
+    )
+    refused(folder, "reads pairs in both orders")

@@ -6,7 +6,6 @@ Nothing is ever fetched here: `textgraft fetch` does that, when it is told to.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from textgraft.core.errors import UserError
 from textgraft.core.json_text import parse
 from textgraft.data.labels import Labels
 from textgraft.models import catalogue, hub_cache, packaged
-from textgraft.models.artifact import Artifact
+from textgraft.models.artifact import Artifact, validate_vocabulary
 from textgraft.models.model import Model
 from textgraft.models.model_folder import ELMO, TENSORFLOW, TRANSFORMERS
 from textgraft.tasks.registry import task_of
@@ -60,10 +59,7 @@ def load(name: str) -> Artifact:
             model, tokenizer = huggingface.load_bridged(folder)
         embedding = sentence_transformers.read(folder, model.encoder.output_dim)
         record = packaged.record_of(folder) or _fetched(folder)
-    known, wanted = tokenizer.vocab_size, getattr(model.encoder.config, "vocab_size", math.inf)
-    if known > wanted:
-        message = f"the tokenizer has {known:,} tokens and the model's table {wanted:,}."
-        raise UserError(message, where=str(folder), remedy="Take both from the same model.")
+    validate_vocabulary(model, tokenizer, str(folder))
     validate_finite(model, str(folder))
     labels = _labels(model, config)
     run: dict[str, Any] = {

@@ -6,6 +6,7 @@ A classifier's has labels.json too. README.md is the model card; model_folder.py
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -332,6 +333,7 @@ def from_files(files: Mapping[str, bytes], config: Mapping[str, Any], folder: Pa
             message = f"the model has {outputs} outputs, and there are {labels.num_outputs} labels."
             raise UserError(message, where=where, remedy=RESTORE)
     tokenizer = Tokenizer.from_json(files["tokenizer.json"], where=str(folder / "tokenizer.json"))
+    validate_vocabulary(model, tokenizer, str(folder / "tokenizer.json"))
     target = Tokenizer.from_json(files[TARGET], where=str(folder / TARGET)) if TARGET in files else None
     run, bundled = run_record(files), bundled_name(folder)
     if bundled:
@@ -341,6 +343,14 @@ def from_files(files: Mapping[str, bytes], config: Mapping[str, Any], folder: Pa
     embedding = _embedding(config, of_embedding, model, folder / "config.json")
     form = _text_form(config, model, folder / "config.json")
     return Artifact(model.eval(), tokenizer, labels, run, target, stack, embedding, form)
+
+
+def validate_vocabulary(model: Model, tokenizer: Tokenizer, where: str) -> None:
+    """Raise UserError for a tokenizer with more tokens than the model's table has rows; it may have fewer."""
+    rows = math.inf if model.encoder.uses_characters else getattr(model.encoder.config, "vocab_size", math.inf)
+    if tokenizer.vocab_size > rows:
+        message = f"the tokenizer has {tokenizer.vocab_size:,} tokens and the model's table {rows:,}."
+        raise UserError(message, where=where, remedy="Take both from the same model.")
 
 
 def _text_form(config: Mapping[str, Any], model: Model, path: Path) -> TextForm:

@@ -52,9 +52,12 @@ class OnnxClassifier(OnnxModel):
         return self.labels.target.from_columns(outputs)
 
     def answer(self, sequences: Sequence[TokenIds]) -> NDArray[np.float32]:
-        """(B, C) outputs of the graph for token ids."""
+        """(B, C) outputs of the graph for token ids. Raises UserError for single texts where it reads pairs."""
         if self.both_orders:
-            sequences = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
+            pairs = [s.in_both_orders() for s in sequences if isinstance(s, PairIds)]
+            if len(pairs) < len(sequences):
+                raise UserError("this graph reads pairs in both orders, not single texts.", remedy="Give it pairs.")
+            sequences = pairs
         bundles = [s.rows if isinstance(s, Rows) else (s,) for s in sequences]
         rows = [row for bundle in bundles for row in bundle]
         return self.run_graph(*ids_and_starts(rows), options=_places([len(bundle) for bundle in bundles]))[0]
