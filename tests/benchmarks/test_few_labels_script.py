@@ -50,6 +50,17 @@ def test_each_cell_is_trained_once_and_compared(
     ]
     head, _, ngrams, default = few_labels.table(asked.out).splitlines()
     assert head.startswith("| data | method | accuracy")
-    assert ngrams.startswith("| polarity | ngrams | ")
+    assert ngrams.startswith("| polarity, 12 | ngrams | ")
     assert "(p " in ngrams
     assert default.endswith("| 2 |  |")
+
+
+def test_rows_of_another_encoder_are_apart(tmp_path: Path) -> None:
+    row = {"set": "trec", "labels": 100, "sample": 0, "method": "frozen", "cpu_minutes": 1.0}
+    rows = [
+        row | {"model": f"/models/{name}", "right": right} for name, right in (("model", [1, 0]), ("mpnet", [1, 1]))
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    _, _, minilm, mpnet = few_labels.table(tmp_path / "rows.jsonl").splitlines()
+    assert minilm.startswith("| trec, 100 | frozen | 50.0")
+    assert mpnet.startswith("| trec, 100 | frozen, mpnet | 100.0")
