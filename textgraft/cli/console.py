@@ -26,6 +26,7 @@ OPTIONS = {
     "text": "--text",
     "text2": "--text2",
     "label": "--label",
+    "adapt": "--adapt",
     "id": "--id",
     "kind": "--kind",
     "label_separator": "--label-separator",

@@ -244,7 +244,7 @@ def held_out(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Corpus, Corpus
     if len(texts) < FEWEST_TEXTS or sum(len(sequences[i]) for i in parts[0]) < 1000 or tokens < 20:
         raise TooFewTexts(
             f"{len(texts)} {'text is' if len(texts) == 1 else 'texts are'} too few to adapt a language model to.",
-            remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting (--no-adapt).",
+            remedy="Give at least 20 texts and 1,000 tokens, or fine-tune without adapting (adapt=False).",
         )
     train, valid = (
         Corpus.from_ids(
