@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import several_processes
 import torch
+import torch.distributed as dist
 
 from textgraft import UserError
 from textgraft.core import processes
@@ -44,9 +45,26 @@ def command(size: int, *arguments: str | Path, restarts: int = 0) -> list[str]:
 
 
 def trained(size: int, out: Path, scenario: str, *options: str) -> dict[str, Any]:
-    subprocess.run(
-        command(size, scenario, out, *options), check=True, env=ENVIRONMENT, capture_output=True, timeout=600
-    )
+    """The result of a training on processes that are started as torchrun starts them, without its own process.
+
+    They meet in a store of this process, as in torchrun's, so no port can be taken by another test meanwhile.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    arguments = command(1, scenario, out, *options)
+    logs = [out.with_name(f"{out.name} {rank}.log") for rank in range(size)]
+    running = []
+    for rank, log in enumerate(logs):
+        place = {**address, "WORLD_SIZE": str(size), "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with log.open("wb") as file:
+            running.append(subprocess.Popen(arguments, env=ENVIRONMENT | place, stdout=file, stderr=file))
+    try:
+        codes = [process.wait(timeout=600) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert not any(codes), (codes, *(log.read_text(errors="replace")[-3000:] for log in logs))
     result: dict[str, Any] = json.loads((out / "result.json").read_text())
     return result
 

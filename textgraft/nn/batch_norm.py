@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -44,18 +45,37 @@ class BoundedBatchNorm(nn.BatchNorm1d):
 
         torch's SyncBatchNorm does so on GPUs only.
         """
-        from torch.distributed.nn.functional import all_reduce
-
         count = self.processes.sums(len(x))[0]
-        reduce: Any = all_reduce
-        mean = reduce(x.sum(dim=0)) / count
-        variance = reduce((x - mean).square().sum(dim=0)) / count
+        sum_over_processes: Any = _Sum.apply
+        mean = sum_over_processes(x.sum(dim=0)) / count
+        variance = sum_over_processes((x - mean).square().sum(dim=0)) / count
         with torch.no_grad():
             statistics: Any = self
             statistics.num_batches_tracked.add_(1)
             statistics.running_mean.lerp_(mean.detach(), self.momentum)
             statistics.running_var.lerp_(variance.detach() * count / max(1.0, count - 1), self.momentum)
         return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of a tensor over all processes; its gradient is the sum of theirs.
+
+    torch.distributed.nn has one too, which torch 2.13 deprecates.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return _summed(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return _summed(*grads)
+
+
+def _summed(tensor: Tensor) -> Tensor:
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
 
 
 def synchronise(model: nn.Module, processes: Processes) -> None:
