@@ -45,13 +45,13 @@ def trained(size: int, out: Path, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def parity(steps: int, sizes: list[int], trainings: Sequence[str], lr: float | None) -> None:
+def parity(steps: int, sizes: list[int], trainings: Sequence[str], lr: float | None, double: bool) -> None:
     """Print the largest differences as a Markdown table."""
     print("| training | processes | steps | largest difference of losses | of the final score |")
     print("|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in trainings:
-            options = ["--steps", str(steps), *(["--lr", str(lr)] if lr else [])]
+            options = ["--steps", str(steps), *(["--lr", str(lr)] if lr else []), *["--double"] * double]
             one = trained(1, Path(folder) / name, name, *options)
             ways = [(size, "none") for size in sizes] + [(2, "full")]
             for size, sharding in ways:
@@ -155,6 +155,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--trainings", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--lr", type=float, help="of the language models, in place of 0.005")
+    parser.add_argument("--double", action="store_true", help="parity in float64")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--recipe", default="en-gpt-small")
@@ -162,7 +163,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="of a batch of `throughput`, in place of the recipe's")
     asked = parser.parse_args()
     if asked.verb == "parity":
-        parity(asked.steps, asked.sizes, asked.trainings, asked.lr)
+        parity(asked.steps, asked.sizes, asked.trainings, asked.lr, asked.double)
     elif asked.verb == "crashes":
         crashes(asked.runs)
     elif asked.verb == "throughput":

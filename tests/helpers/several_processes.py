@@ -161,7 +161,6 @@ class _Enough(Exception):
 
 def train(options: argparse.Namespace) -> None:
     """Train as `options` say, resuming from OUT/checkpoint.safetensors, and write OUT/result.json."""
-    torch.set_num_threads(1)
     model, phases, stream, validate = scenario(options.scenario, options.dropout)
     settings = Settings(precision="fp32", validate_every=50, accumulate=options.accumulate, device="cpu")
     settings = replace(settings, save_seconds=options.save_seconds, sharding=options.sharding)
@@ -203,7 +202,12 @@ def main() -> None:
     parser.add_argument("--save-seconds", type=float, default=60.0)
     parser.add_argument("--sharding", default="none")
     parser.add_argument("--activation_checkpointing", action="store_true")
+    parser.add_argument("--double", action="store_true", help="in float64, where rounding is too small to grow")
     options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.double:
+        torch.set_default_dtype(torch.float64)
+        torch.Tensor.float = torch.Tensor.double  # type: ignore[method-assign]
     if not launched():
         return train(options)
     joined = processes.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def trained(size: int, out: Path, scenario: str, *options: str) -> dict[str, Any
 
 def assert_same(one: dict[str, Any], other: dict[str, Any], *, rtol: float = 1e-6) -> None:
     losses, others = (np.array([loss for *_, loss in each["losses"]]) for each in (one, other))
-    np.testing.assert_allclose(others, losses, rtol=rtol, atol=1e-6)
+    np.testing.assert_allclose(others, losses, rtol=rtol, atol=rtol)
     assert [row[:2] for row in one["losses"]] == [row[:2] for row in other["losses"]]
     assert other["final"]["loss"] == pytest.approx(one["final"]["loss"], rel=1e-5)
     assert other["tokens"] == one["tokens"]
@@ -238,9 +239,8 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     [*((2, name) for name in several_processes.SCENARIOS), (4, "lstm"), (4, "bert"), (3, "thawing-lstm")],
 )
 def test_every_kind_of_training(name: str, size: int, tmp_path: Path) -> None:
-    rtol = 1e-4 if "-" in name else 1e-6  # losses near zero, and contrastive ones, amplify the last bits
-    steps = ("--steps", "60")
-    assert_same(trained(1, tmp_path / "1", name, *steps), trained(size, tmp_path / "n", name, *steps), rtol=rtol)
+    options = ("--steps", "60", "--double")  # in float32 some trainings make much of the last bit
+    assert_same(trained(1, tmp_path / "1", name, *options), trained(size, tmp_path / "n", name, *options), rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -248,6 +248,25 @@ def test_every_kind_of_training(name: str, size: int, tmp_path: Path) -> None:
 def test_a_model_in_parts(name: str, tmp_path: Path) -> None:
     one = trained(1, tmp_path / "1", name, "--steps", "30")
     assert_same(one, trained(2, tmp_path / "2", name, "--steps", "30", "--sharding", "full"), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "sharding"), [(1, "none"), (2, "none"), (2, "full"), (3, "full")])
+def test_a_model_in_parts_goes_on_on_any_number_of_processes(size: int, sharding: str, tmp_path: Path) -> None:
+    options = ("--steps", "100", "--save-seconds", "0")
+    whole, out = trained(1, tmp_path / "whole", "bert", *options), tmp_path / "parts"
+    killed(command(2, "bert", out, *options, "--sharding", "full"), out, steps=30)
+    names = sorted(path.name for path in out.glob("checkpoint*"))
+    assert names[0] == "checkpoint.safetensors"
+    assert re.fullmatch(r"checkpoint\.safetensors\.\d+\.parts", names[-1])
+    again = trained(size, out, "bert", *options, "--sharding", sharding)
+    assert again["losses"][0][1] > 20
+    expected = {tuple(row[:2]): row[2] for row in whole["losses"]}
+    for phase, step, loss in again["losses"]:
+        assert loss == pytest.approx(expected[phase, step], rel=1e-5)
+    assert again["final"]["loss"] == pytest.approx(whole["final"]["loss"], rel=1e-5)
+    left = [path.name for path in out.iterdir() if path.name.endswith(".parts")]
+    assert len(left) <= 1, "the folders of earlier checkpoints are removed"
 
 
 @pytest.mark.slow
@@ -302,16 +321,21 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path: Path) -> None:
     options = ("--steps", "100", "--save-seconds", "0")
     whole = trained(1, tmp_path / "whole", "lstm", *options)
     out = tmp_path / "changed"
-    running = subprocess.Popen(command(2, "lstm", out, *options), env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    wait_for_steps(out, 30)
-    for worker in children(running.pid):
-        os.kill(int(worker), signal.SIGKILL)
-    running.wait(timeout=90)
+    killed(command(2, "lstm", out, *options), out, steps=30)
     again = trained(1, out, "lstm", *options)
     assert again["losses"]
     expected = {tuple(row[:2]): row[2] for row in whole["losses"]}
     for phase, step, loss in again["losses"]:
         assert loss == pytest.approx(expected[phase, step], rel=1e-5)
+
+
+def killed(arguments: list[str], out: Path, *, steps: int) -> None:
+    """Start a training, and kill all its processes after some steps."""
+    running = subprocess.Popen(arguments, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    wait_for_steps(out, steps)
+    for worker in children(running.pid):
+        os.kill(int(worker), signal.SIGKILL)
+    running.wait(timeout=90)
 
 
 def wait_for_steps(out: Path, steps: int) -> None:

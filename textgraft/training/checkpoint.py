@@ -1,8 +1,15 @@
-"""Checkpoints: the whole state of a training run in one file, written atomically."""
+"""Checkpoints: the whole state of a training run in one file, written atomically.
+
+That of a model in parts has further files in a folder beside it (training.parts).
+"""
 
 from __future__ import annotations
 
+import glob
 import json
+import shutil
+from collections import ChainMap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +33,8 @@ DTYPES = {
     torch.bool: "BOOL",
 }
 """The safetensors format's name of each dtype."""
+PARTS = "parts"
+"""The entry of a checkpoint's state that names the folder of its parts, whose suffix it is too."""
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -66,8 +75,51 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name).clone(memory_format=torch.contiguous_format) for name in file.keys()}  # noqa: SIM118
             return tensors, json.loads(file.metadata()["state"])
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(
-            f"this checkpoint is damaged ({error}).",
-            where=str(path),
-            remedy="Delete it to start the run again.",
-        ) from error
+        raise damaged(path, error) from error
+
+
+def load_run(path: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
+    """Read the checkpoint of a run; tensors in parts are read one by one, as they are asked for.
+
+    Raises:
+        UserError: A file is damaged, or missing.
+    """
+    tensors, state = load_checkpoint(path)
+    parts = state.pop(PARTS, None)
+    if parts is None:
+        return tensors, state
+    from textgraft.training.parts import Parts  # takes two seconds to import
+
+    return ChainMap(tensors, Parts(path.with_name(parts["folder"]), parts["files"])), state  # type: ignore[arg-type]
+
+
+def damaged(path: Path, reason: object) -> UserError:
+    """The error of a checkpoint that cannot be read."""
+    return UserError(
+        f"this checkpoint is damaged ({reason}).", where=str(path), remedy="Delete it to start the run again."
+    )
+
+
+def new_part_folder(path: Path) -> Path:
+    """Make a folder for a checkpoint's parts, of a number above those that are there, whole or not."""
+    numbers = [int(folder.name.split(".")[-2]) for folder in _part_folders(path)]
+    folder = path.with_name(f"{path.name}.{max(numbers, default=0) + 1}.{PARTS}")
+    folder.mkdir()
+    return folder
+
+
+def remove_part_folders(path: Path, but: Path | None = None) -> None:
+    """Remove the folders of a checkpoint's parts, except for one."""
+    for folder in _part_folders(path):
+        if folder != but:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove a run's checkpoint, if there is one."""
+    path.unlink(missing_ok=True)
+    remove_part_folders(path)
+
+
+def _part_folders(path: Path) -> list[Path]:
+    return [f for f in path.parent.glob(f"{glob.escape(path.name)}.*.{PARTS}") if f.name.split(".")[-2].isdecimal()]

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from textgraft.core.processes import ALONE, Processes
 from textgraft.heads.base import Loss
 from textgraft.models.model import Model
 from textgraft.nn.batch_norm import batch_norms, synchronise
+from textgraft.training.checkpoint import remove_part_folders, save_checkpoint
 
 Compute = Callable[[Model], Loss]
 """A function of the model that returns the loss of this process's share of a batch."""
@@ -51,8 +53,8 @@ class Engine(Protocol):
         """The norm of all gradients together."""
         ...
 
-    def whole(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of the training in full. All processes have to call it at the same time."""
+    def save(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Write a checkpoint of these tensors, as this process holds them. All processes have to call it at once."""
         ...
 
     def like(self, value: Tensor, target: Tensor) -> Tensor:
@@ -83,8 +85,9 @@ class Single:
     def norm(self, grads: list[Tensor]) -> float:
         return float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))))
 
-    def whole(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return values
+    def save(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        save_checkpoint(path, tensors, state)
+        remove_part_folders(path)  # of a run that began with a model in parts
 
     def like(self, value: Tensor, target: Tensor) -> Tensor:
         return value
@@ -122,6 +125,10 @@ class Replicated(Single):
         with context:
             total, loss = self._ddp(compute)
         return replace(loss, total=total)
+
+    def save(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        if self._processes.first:
+            super().save(path, tensors, state)
 
     def end(self) -> Model:
         synchronise(self.model, ALONE)

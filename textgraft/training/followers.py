@@ -24,7 +24,7 @@ from textgraft.core.processes import ALONE, Lost, Processes, alone, current, is_
 from textgraft.data.streams.blocks import in_use
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
-from textgraft.training.checkpoint import load_checkpoint
+from textgraft.training.checkpoint import load_run
 from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
 from textgraft.training.shared_calls import FAILURES, Shared, take_part
@@ -63,6 +63,7 @@ class Leader:
     def save(self, path: Path) -> None:
         """As Run.save."""
         self._processes.signal(SAVE)
+        self._processes.from_first(path.absolute())
         self.run.save(path)
 
 
@@ -74,8 +75,9 @@ def leading(run: Run, checkpoint: Path) -> Iterator[Leader]:
         UserError: Another process cannot read what it needs, or has ended.
     """
     processes = current()
-    saved = load_checkpoint(checkpoint) if checkpoint.exists() else None
-    payload = _payload(run, saved) if processes.several else None
+    checkpoint = checkpoint.absolute()  # as the others know it
+    saved = load_run(checkpoint) if checkpoint.exists() else None
+    payload = _payload(run, saved, checkpoint.parent) if processes.several else None
     if payload is None:
         processes = ALONE
     else:
@@ -177,7 +179,7 @@ def _follow(run: Run, saved: Any, processes: Processes) -> None:
         if code == STEP:
             next(steps, None)
         else:
-            run.collect()
+            run.save(processes.from_first())
 
 
 def _engine(run: Run, processes: Processes) -> Engine:
@@ -188,20 +190,23 @@ def _engine(run: Run, processes: Processes) -> Engine:
     return Sharded(run.model, processes, run.device)
 
 
-def _payload(run: Run, saved: Any) -> bytes | None:
+def _payload(run: Run, saved: Any, folder: Path) -> bytes | None:
     """Everything that another process needs; None, with a warning, for a run that cannot be sent to one."""
     model = run.model if run.device.type == "cpu" else copy.deepcopy(run.model).cpu()
     settings = replace(run.settings, precision=run.precision)  # which "auto" might resolve otherwise elsewhere
     validates, threads = run.validate is not None, torch.get_num_threads()
     try:
-        return packed((model, list(run.phases), run.stream, settings, validates, threads, saved))
+        return packed((model, list(run.phases), run.stream, settings, validates, threads, saved, folder))
     except UserError as error:
         warnings.warn(f"{error.message} It runs on process 0 alone.", stacklevel=3)
         return None
 
 
 def _unpacked_run(payload: bytes, processes: Processes) -> tuple[Run, Any]:
-    model, phases, stream, settings, validates, threads, saved = unpacked(payload)
+    model, phases, stream, settings, validates, threads, saved, folder = unpacked(payload)
+    if settings.sharding != "none" and not folder.is_dir():
+        remedy = "A model in parts is saved by every process: give an output path on a drive that all machines share."
+        raise UserError("this folder is not here.", where=str(folder), remedy=remedy)
     torch.set_num_threads(threads)
     run = Run(model, phases, stream, settings)
     run.validate = _received(run, processes) if validates else None

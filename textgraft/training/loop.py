@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -35,7 +35,7 @@ from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
-from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.checkpoint import load_run
 from textgraft.training.contrastive import contrastive_backward
 from textgraft.training.divergence import validate_finite
 from textgraft.training.engines import Engine, Single, nothing
@@ -406,20 +406,19 @@ class Run:
         return self.settings.patience is not None and self.progress.stale >= self.settings.patience
 
     def save(self, path: Path) -> None:
-        """Write the whole state of the run to one file, atomically; on several processes the first writes.
+        """Write the whole state of the run, atomically. All processes have to call it at the same time.
 
-        The file does not depend on the number of processes, nor on how the model is held by them.
+        The first writes one file; of a model in parts, each process writes its own too (training.parts). A run can
+        continue from either on any number of processes.
         """
-        tensors, state = self.collect()
-        if self.processes.first:
-            save_checkpoint(path, tensors, state)
+        self.engine.save(path, *self.collect())
 
     def collect(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values of the whole state. All processes have to call it at the same time."""
+        """Tensors, as this process holds them, and plain values. All processes have to call it at the same time."""
         parts: dict[str, dict[str, Tensor]] = {"model": self.model.values(), "best": self.best}
         if self.optimizer is not None:
             parts["optimizer"] = optimizer_tensors(self.optimizer)
-        tensors = self.engine.whole({f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()})
+        tensors = {f"{part}.{name}": t for part, named in parts.items() for name, t in named.items()}
         tensors |= {f"state.{name}": t for name, t in encoder_tensors(self.state, self.processes).items()}
         tensors["rng"] = self.rng
         groups = None if self.optimizer is None else self.optimizer.state_dict()["param_groups"]
@@ -432,17 +431,19 @@ class Run:
         """Restore a saved state, weights included; False if the file does not exist."""
         if not path.exists():
             return False
-        self.restore(*load_checkpoint(path))
+        self.restore(*load_run(path))
         return True
 
-    def restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], state: dict[str, Any]) -> None:
         """Continue from a state that `collect` returned, on any number of processes."""
         self.progress = Progress(**state["progress"])
         if isinstance(self.stream, Seekable):
             self.stream.seek(state["cursor"])
         load_values(self.model, under(tensors, "model."))
-        self.best, self.rng = under(tensors, "best."), tensors["rng"]
+        self.rng = tensors["rng"]
         self.state = encoder_state(under(tensors, "state."), self.processes, self.device)
         if state["optimizer"] is not None:
             self.optimizer = self._new_optimizer(self.phases[self.progress.phase])
             load_optimizer(self.optimizer, under(tensors, "optimizer."), state["optimizer"], self.engine.like)
+        values = self.model.values()
+        self.best = {name: self.engine.like(best, values[name]) for name, best in under(tensors, "best.").items()}

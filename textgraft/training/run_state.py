@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,9 +17,23 @@ Like = Callable[[Tensor, Tensor], Tensor]
 """From a whole tensor and the one it is for to the former as this process holds it (training.engines)."""
 
 
-def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def under(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+    """The tensors whose names begin with a prefix, without it, each read when it is asked for."""
+    return _Under(tensors, prefix)
+
+
+class _Under(Mapping[str, Tensor]):
+    def __init__(self, tensors: Mapping[str, Tensor], prefix: str) -> None:
+        self._tensors, self._prefix = tensors, prefix
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self._prefix) for name in self._tensors if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def load_values(model: Model, values: Mapping[str, Tensor], like: Like = lambda value, target: value) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +23,9 @@ from textgraft.heads.base import Loss
 from textgraft.models.model import Model
 from textgraft.nn.batch_norm import synchronise
 from textgraft.training.activation_checkpointing import layers
+from textgraft.training.checkpoint import remove_part_folders, save_checkpoint
 from textgraft.training.engines import Compute
+from textgraft.training.parts import save_in_parts
 from textgraft.training.shared_calls import METHODS
 
 
@@ -69,13 +72,20 @@ class Sharded:
         norm = torch.nn.utils.get_total_norm(grads)
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
-    def whole(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: v.full_tensor().cpu() if isinstance(v, DTensor) else v for name, v in values.items()}
+    def save(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        divided: dict[str, Tensor] = {name: value for name, value in tensors.items() if isinstance(value, DTensor)}
+        whole = {name: value for name, value in tensors.items() if name not in divided}
+        if divided:
+            save_in_parts(path, whole, divided, state, self._processes)
+        elif self._processes.first:
+            save_checkpoint(path, whole, state)
+            remove_part_folders(path)
 
     def like(self, value: Tensor, target: Tensor) -> Tensor:
         if not isinstance(target, DTensor) or value.shape != target.shape:  # such as the count of steps
             return value
-        return distribute_tensor(value.to(self.device), target.device_mesh, target.placements)
+        # All have the whole value, so that none has to be sent.
+        return distribute_tensor(value.to(self.device), target.device_mesh, target.placements, src_data_rank=None)
 
     def end(self) -> Model:
         self._gather()
@@ -86,7 +96,8 @@ class Sharded:
         """Copy the trained weights into the whole model."""
         if self.model is self.original:
             return
-        values = self.whole(self.model.values())
+        trained = self.model.values()
         with torch.no_grad():
             for name, target in self.original.values().items():
-                target.copy_(values[name])
+                value = trained[name]
+                target.copy_(value.full_tensor() if isinstance(value, DTensor) else value)

@@ -27,7 +27,7 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.inference import extract_features, head_inputs, predict_logits
 from textgraft.models.model import Model, build_fresh, graft, new_head, with_dropout
 from textgraft.nn.layer_aggregation import LAST, new_layer_aggregation
-from textgraft.training.checkpoint import load_checkpoint, save_checkpoint
+from textgraft.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
 from textgraft.training.driver import drive
 from textgraft.training.frozen_features import has_same_encoder
 from textgraft.training.loop import Run, Scores
@@ -248,7 +248,7 @@ def train_classifier(
     logits = {name: _predict(model, plan, part) for name, part in evaluated.items() if part.sequences}
     trained = TrainedClassifier(model.values(), logits, run.progress.history, run.progress.seconds)
     _write(done, trained)
-    checkpoint.unlink(missing_ok=True)
+    remove_checkpoint(checkpoint)
     return _read(done)
 
 
