@@ -40,7 +40,9 @@ def command(size: int, *arguments: str | Path, program: Path = PROGRAM) -> list[
 def trained(size: int, out: Path, *arguments: str) -> dict[str, Any]:
     """The result of a training on so many processes."""
     line = command(size, arguments[0], out, *arguments[1:])
-    subprocess.run(line, check=True, env=ENVIRONMENT, capture_output=True)
+    done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(line)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     result: dict[str, Any] = json.loads((out / "result.json").read_text("utf-8"))
     return result
 
