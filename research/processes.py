@@ -1,7 +1,7 @@
 """Training on several processes against one: largest difference of losses, and throughput.
 
     python research/processes.py parity --steps 200 --sizes 2 4
-    python research/processes.py crashes --runs 20
+    python research/processes.py crashes --runs 20 [--sharding full]
     python research/processes.py throughput --recipe en-gpt-small --seconds 30 [--rows 128]
 
 The trainings of `parity` and `crashes` are those of tests/helpers/several_processes.py, without dropout but in
@@ -66,9 +66,9 @@ def parity(steps: int, sizes: list[int], trainings: Sequence[str], lr: float | N
                 print(f"| {name} | {way} | {len(pairs)} | {worst:.1e} | {final:.1e} |", flush=True)
 
 
-def crashes(runs: int) -> None:
+def crashes(runs: int, sharding: str) -> None:
     """Kill one process, or all, at random moments; run again; compare the weights with those of an undisturbed run."""
-    options = ("--steps", "150", "--dropout", "0.1", "--save-seconds", "0")
+    options = ("--steps", "150", "--dropout", "0.1", "--save-seconds", "0", "--sharding", sharding)
     equal = 0
     with tempfile.TemporaryDirectory() as folder:
         whole = trained(2, Path(folder) / "whole", "lstm", *options)
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--double", action="store_true", help="parity in float64")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--sharding", choices=("none", "full"), default="none", help="of the trainings of `crashes`")
     parser.add_argument("--recipe", default="en-gpt-small")
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--rows", type=int, help="of a batch of `throughput`, in place of the recipe's")
@@ -167,7 +168,7 @@ def main() -> None:
     if asked.verb == "parity":
         parity(asked.steps, asked.sizes, asked.trainings, asked.lr, asked.double)
     elif asked.verb == "crashes":
-        crashes(asked.runs)
+        crashes(asked.runs, asked.sharding)
     elif asked.verb == "throughput":
         throughput(asked.recipe, asked.seconds, asked.rows)
     else:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from made_up_reviews import reviews
-from tiny_checkpoints import save_checkpoint
+from tiny_checkpoints import opened_whole, save_checkpoint
 
 import textgraft
 from textgraft.core.context import QUIET
@@ -34,12 +34,6 @@ FP32 = Settings(precision="fp32", save_seconds=0.0)
 @pytest.fixture(scope="module")
 def xlnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint("xlnet", tmp_path_factory.mktemp("xlnet") / "checkpoint", auto="AutoModelForCausalLM")
-
-
-def opened(folder: Path) -> Artifact:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # nothing is left out
-        return loading.load_network(f"hf:{folder}")
 
 
 def permuted(source: Artifact) -> tuple[Batch, list[list[int]]]:
@@ -75,7 +69,7 @@ def librarys(model: Any, source: Artifact, batch: Batch, places: list[list[int]]
 
 
 def test_outputs_loss_and_gradients_are_the_librarys_for_the_same_permutations(xlnet: Path) -> None:
-    source = opened(xlnet)
+    source = opened_whole(xlnet)
     model: Any = source.model
     theirs = transformers.XLNetLMHeadModel.from_pretrained(xlnet).eval()
     batch, places = permuted(source)
@@ -103,7 +97,7 @@ def test_outputs_loss_and_gradients_are_the_librarys_for_the_same_permutations(x
 
 
 def test_a_token_and_those_after_it_in_the_order_do_not_move_its_logits_and_others_do(xlnet: Path) -> None:
-    source = opened(xlnet)
+    source = opened_whole(xlnet)
     batch, places = permuted(source)
     with torch.no_grad():
         before = source.model(batch)
@@ -123,7 +117,7 @@ def test_a_token_and_those_after_it_in_the_order_do_not_move_its_logits_and_othe
 
 def test_the_mask_is_that_of_the_authors_code(xlnet: Path) -> None:
     """Context is seen by all; its own mask never leads from context to a predicted token."""
-    batch, places = permuted(opened(xlnet))
+    batch, places = permuted(opened_whole(xlnet))
     assert batch.order is not None
     mask = permutation_mask(batch.order)
     for row, positions in enumerate(places):
@@ -177,7 +171,7 @@ def test_adapted_xlnet_predicts_held_out_text_better_and_goes_back_with_its_head
         output, _ = librarys(theirs.eval(), source, batch, places)
         loss = source.model.loss(batch)
     torch.testing.assert_close(loss.total / loss.count, output.loss, **CLOSE)
-    again = opened(back)
+    again = opened_whole(back)
     values = again.model.values()
     assert all(torch.equal(value, values[name]) for name, value in source.model.values().items())
 
@@ -213,7 +207,7 @@ def test_killed_adaptation_of_xlnet_ends_with_the_same_bits(
 
 
 def test_a_uniform_model_has_the_log_of_the_vocabulary_as_loss(xlnet: Path) -> None:
-    source = opened(xlnet)
+    source = opened_whole(xlnet)
     with torch.no_grad():
         for parameter in source.model.parameters():
             parameter.zero_()
@@ -225,7 +219,7 @@ def test_a_uniform_model_has_the_log_of_the_vocabulary_as_loss(xlnet: Path) -> N
 @pytest.mark.parametrize("model_type", ["electra", "deberta-v2", "albert", "xlm", "funnel", "rembert", "longformer"])
 def test_a_masked_language_model_goes_back_with_its_head(model_type: str, tmp_path: Path) -> None:
     folder = save_checkpoint(model_type, tmp_path / "checkpoint", auto="AutoModelForMaskedLM")
-    source = opened(folder)
+    source = opened_whole(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         back = textgraft.convert(f"hf:{folder}", tmp_path / "theirs", to="huggingface")
@@ -234,7 +228,7 @@ def test_a_masked_language_model_goes_back_with_its_head(model_type: str, tmp_pa
     ids = torch.arange(6, 22).view(1, -1)
     with torch.no_grad():
         torch.testing.assert_close(again(input_ids=ids).logits, theirs(input_ids=ids).logits, **CLOSE)
-    values = opened(back).model.values()
+    values = opened_whole(back).model.values()
     assert all(torch.equal(value, values[name]) for name, value in source.model.values().items())
 
 

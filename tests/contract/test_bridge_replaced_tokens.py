@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from made_up_reviews import reviews
-from tiny_checkpoints import save_checkpoint
+from tiny_checkpoints import opened_whole, save_checkpoint
 
 import textgraft
 from textgraft.core.context import QUIET
@@ -30,12 +29,6 @@ def electra(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_checkpoint("electra", tmp_path_factory.mktemp("electra") / "m", auto="AutoModelForPreTraining")
 
 
-def opened(folder: Path) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # nothing is left out
-        return loading.load_network(f"hf:{folder}")
-
-
 def batch_of(mask: torch.Tensor) -> Batch:
     generator = torch.Generator().manual_seed(4)
     ids = torch.randint(6, 40, mask.shape, generator=generator)
@@ -44,7 +37,7 @@ def batch_of(mask: torch.Tensor) -> Batch:
 
 
 def test_outputs_loss_and_gradients_are_the_librarys(electra: Path) -> None:
-    model: Any = opened(electra).model
+    model: Any = opened_whole(electra).model
     theirs = transformers.ElectraForPreTraining.from_pretrained(electra).eval()
     batch = batch_of(torch.arange(12) < torch.tensor([12, 9, 5])[:, None])
     inputs = {"input_ids": batch.ids.where(batch.mask, 0), "attention_mask": batch.mask.long()}
@@ -79,7 +72,7 @@ def test_a_discriminator_is_adapted_by_its_own_head_and_goes_back_with_it(electr
     with torch.no_grad():
         expected = theirs(input_ids=batch.ids, attention_mask=batch.mask.long()).logits
         torch.testing.assert_close(adapted.model(batch), expected, **CLOSE)
-    values = opened(back).model.values()
+    values = opened_whole(back).model.values()
     assert all(torch.equal(value, values[name]) for name, value in adapted.model.values().items())
 
 
@@ -90,7 +83,7 @@ def test_an_encoder_without_its_head_gets_a_new_one(tmp_path: Path) -> None:
 
 
 def test_who_knows_nothing_has_the_loss_of_a_coin(electra: Path) -> None:
-    model = opened(electra).model
+    model = opened_whole(electra).model
     with torch.no_grad():
         for parameter in model.head.parameters():
             parameter.zero_()

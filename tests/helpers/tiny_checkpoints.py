@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 from made_up_reviews import reviews
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Pipeline
+
+from textgraft.models import loading
 
 VOCABULARY, WIDTH, POSITIONS = 200, 16, 64
 USUAL: dict[str, Any] = {
@@ -189,3 +192,10 @@ def save_checkpoint(
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(folder)
     return folder
+
+
+def opened_whole(folder: Path) -> Any:
+    """The checkpoint as textgraft opens it, without a warning that something was left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        return loading.load_network(f"hf:{folder}")
