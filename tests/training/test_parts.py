@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from torch.distributed import checkpoint as dcp
 from textgraft import UserError
 from textgraft.core.processes import Processes
 from textgraft.training import parts
-from textgraft.training.checkpoint import load_run, new_part_folder, remove_checkpoint, save_checkpoint
+from textgraft.training.checkpoint import load_run, remove_checkpoint, save_checkpoint
 from textgraft.training.parts import Parts, save_in_parts
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.bfloat16)}
@@ -55,7 +57,8 @@ def test_the_next_one_replaces_it(checkpoint: Path) -> None:
 
 
 def test_what_a_killed_run_left_is_not_mixed_with_the_next(checkpoint: Path) -> None:
-    half = new_part_folder(checkpoint)
+    half = checkpoint.with_name(f"{checkpoint.name}.7.parts")
+    half.mkdir()
     save_file({"a": torch.zeros(2)}, half / "shard-00002-model-00001-of-00001.safetensors")
     assert torch.equal(load_run(checkpoint)[0]["a"], TENSORS["a"])
     save_in_parts(checkpoint, {}, {"a": torch.ones(2)}, {}, Processes())
@@ -76,7 +79,7 @@ def test_a_damaged_file_is_said(checkpoint: Path, size: int) -> None:
     file.write_bytes(file.read_bytes()[:size])
     with pytest.raises(UserError, match="this checkpoint is damaged") as caught:
         load_run(checkpoint)
-    assert caught.value.where == str(file.parent)
+    assert caught.value.where == str(checkpoint), "which is what to delete"
 
 
 def test_a_file_that_is_damaged_later_is_said(checkpoint: Path) -> None:
@@ -91,18 +94,46 @@ def test_a_process_that_cannot_write_is_named_and_the_checkpoint_before_stays(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise dcp.CheckpointException("write", {1: (OSError(28, "No space left on device"), None)})
+        raise dcp.CheckpointException("write", {1: (OSError(errno.ENOSPC, "No space left on device"), None)})
 
     monkeypatch.setattr(parts.dcp, "save", full)
-    with pytest.raises(UserError, match=r"process 1 cannot write its part .*No space left on device"):
+    with pytest.raises(UserError, match=r"process 1 cannot write .*No space left on device") as caught:
+        save_in_parts(checkpoint, {}, dict(TENSORS), {"step": 4}, Processes())
+    assert "make room" in caught.value.remedy
+    assert load_run(checkpoint)[1] == {"step": 3}
+    assert len(list(checkpoint.parent.glob("*.parts"))) == 1, "what was written of it is removed"
+
+
+def test_a_folder_that_cannot_be_made_is_said(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    with pytest.raises(UserError, match=r"cannot write \(Permission denied\)"):
         save_in_parts(checkpoint, {}, dict(TENSORS), {"step": 4}, Processes())
     assert load_run(checkpoint)[1] == {"step": 3}
+
+
+def test_a_deleted_folder_is_told_from_damage(checkpoint: Path) -> None:
+    sent = pickle.dumps(load_run(checkpoint))
+    shutil.rmtree(next(checkpoint.parent.glob("*.parts")))
+    for read in (lambda: load_run(checkpoint), lambda: pickle.loads(sent)):  # as another machine reads it
+        with pytest.raises(UserError, match=r"its parts in x.safetensors.1.parts are not here") as caught:
+            read()
+        assert caught.value.where == str(checkpoint)
+        assert "a drive that all machines share" in caught.value.remedy
+
+
+def test_the_parts_of_a_damaged_checkpoint_are_left(checkpoint: Path) -> None:
+    checkpoint.write_bytes(b"damaged")
+    save_in_parts(checkpoint, {}, {"a": torch.ones(2)}, {}, Processes())
+    assert load_run(checkpoint)[0]["a"].tolist() == [1.0, 1.0]
 
 
 def test_a_process_without_the_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Processes, "gather", lambda self, value: [value, "host-b"])
     with pytest.raises(UserError, match="process 1 on host-b does not see this folder") as caught:
-        parts._validate_seen(tmp_path, Processes())
+        parts._new_folder(tmp_path / "x.safetensors", Processes())
     assert "a drive that all machines share" in caught.value.remedy
 
 

@@ -227,6 +227,16 @@ def test_a_checkpoint_does_not_depend_on_the_engine(tmp_path: Path) -> None:
     assert state["progress"]["step"] == 1
 
 
+def test_a_run_that_patience_ended_is_saved_as_finished(tmp_path: Path) -> None:
+    """With an optimizer in its checkpoint, a model in parts would be divided again and stay so."""
+    model, phases, stream, validate = several_processes.scenario("thawing-bert", 0.0)
+    run = Run(model, phases, stream, Settings(precision="fp32", validate_every=1, patience=1), validate)
+    count = sum(1 for _ in run.steps())
+    assert run.out_of_patience()
+    assert count < 200
+    assert (run.optimizer, run.collect()[1]["optimizer"]) == (None, None)
+
+
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     one = trained(1, tmp_path / "1", "thawing-bert")

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections import ChainMap
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from textgraft.core.errors import UserError
-from textgraft.core.files import writing_atomically
+from textgraft.core.files import cannot_write, writing_atomically
 
 DTYPES = {
     torch.float64: "F64",
@@ -90,7 +91,7 @@ def load_run(path: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
         return tensors, state
     from textgraft.training.parts import Parts  # takes two seconds to import
 
-    return ChainMap(tensors, Parts(path.with_name(parts["folder"]), parts["files"])), state  # type: ignore[arg-type]
+    return ChainMap(tensors, Parts(path, parts["folder"], parts["files"])), state  # type: ignore[arg-type]
 
 
 def damaged(path: Path, reason: object) -> UserError:
@@ -101,10 +102,19 @@ def damaged(path: Path, reason: object) -> UserError:
 
 
 def new_part_folder(path: Path) -> Path:
-    """Make a folder for a checkpoint's parts, of a number above those that are there, whole or not."""
+    """Make a folder for a checkpoint's parts, and remove those that a killed run left beside the one in use.
+
+    Raises:
+        UserError: It cannot be made.
+    """
+    with suppress(SafetensorError, TypeError, ValueError):  # a damaged file, whose parts are not for us to remove
+        remove_part_folders(path, but=_part_folder_in_use(path))
     numbers = [int(folder.name.split(".")[-2]) for folder in _part_folders(path)]
     folder = path.with_name(f"{path.name}.{max(numbers, default=0) + 1}.{PARTS}")
-    folder.mkdir()
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
     return folder
 
 
@@ -119,6 +129,14 @@ def remove_checkpoint(path: Path) -> None:
     """Remove a run's checkpoint, if there is one."""
     path.unlink(missing_ok=True)
     remove_part_folders(path)
+
+
+def _part_folder_in_use(path: Path) -> Path | None:
+    if not path.exists():
+        return None
+    with safe_open(path, framework="pt") as file:
+        parts = json.loads(file.metadata()["state"]).get(PARTS)
+    return None if parts is None else path.with_name(parts["folder"])
 
 
 def _part_folders(path: Path) -> list[Path]:

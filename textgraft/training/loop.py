@@ -165,7 +165,7 @@ class Run:
             self.optimizer, self.state = None, None
         if self.best:
             load_values(self.model, self.best, self.engine.like)
-        self.model = self.engine.end()
+        self.model, self.optimizer, self.state = self.engine.end(), None, None
         if self.settings.activation_checkpointing:
             from textgraft.training.activation_checkpointing import keep_activations
 
