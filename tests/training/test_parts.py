@@ -16,8 +16,9 @@ from torch.distributed import checkpoint as dcp
 from textgraft import UserError
 from textgraft.core.processes import Processes
 from textgraft.training import parts
-from textgraft.training.checkpoint import load_run, remove_checkpoint, save_checkpoint
+from textgraft.training.checkpoint import remove_checkpoint, save_checkpoint
 from textgraft.training.parts import Parts, save_in_parts
+from textgraft.training.run_state import load_run
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(3, dtype=torch.bfloat16)}
 

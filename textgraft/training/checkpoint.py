@@ -8,8 +8,6 @@ from __future__ import annotations
 import glob
 import json
 import shutil
-from collections import ChainMap
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,21 +75,6 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return tensors, json.loads(file.metadata()["state"])
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise damaged(path, error) from error
-
-
-def load_run(path: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
-    """Read the checkpoint of a run; tensors in parts are read one by one, as they are asked for.
-
-    Raises:
-        UserError: A file is damaged, or missing.
-    """
-    tensors, state = load_checkpoint(path)
-    parts = state.pop(PARTS, None)
-    if parts is None:
-        return tensors, state
-    from textgraft.training.parts import Parts  # takes two seconds to import
-
-    return ChainMap(tensors, Parts(path, parts["folder"], parts["files"])), state  # type: ignore[arg-type]
 
 
 def damaged(path: Path, reason: object) -> UserError:

@@ -24,9 +24,9 @@ from textgraft.core.processes import ALONE, Lost, Processes, alone, current, is_
 from textgraft.data.streams.blocks import in_use
 from textgraft.models.inference import ProgressCallback
 from textgraft.models.model import Model
-from textgraft.training.checkpoint import load_run
 from textgraft.training.engines import Engine, Replicated
 from textgraft.training.loop import Run, Scores, Step
+from textgraft.training.run_state import load_run
 from textgraft.training.shared_calls import FAILURES, Shared, take_part
 
 TRAIN, EACH = "train", "each"

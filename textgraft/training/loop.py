@@ -35,7 +35,6 @@ from textgraft.models.inference import ProgressCallback, no_progress
 from textgraft.models.model import Model
 from textgraft.nn.cpu.denormals import flushed
 from textgraft.nn.cpu.precision import computing_in, resolve
-from textgraft.training.checkpoint import load_run
 from textgraft.training.contrastive import contrastive_backward
 from textgraft.training.divergence import validate_finite
 from textgraft.training.engines import Engine, Single, nothing
@@ -46,6 +45,7 @@ from textgraft.training.run_state import (
     encoder_state,
     encoder_tensors,
     load_optimizer,
+    load_run,
     load_values,
     optimizer_tensors,
     under,

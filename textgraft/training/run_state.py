@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +14,25 @@ from torch.optim import Optimizer
 from textgraft.core.processes import Processes
 from textgraft.encoders.base import State
 from textgraft.models.model import Model
+from textgraft.training.checkpoint import PARTS, load_checkpoint
 
 Like = Callable[[Tensor, Tensor], Tensor]
 """From a whole tensor and the one it is for to the former as this process holds it (training.engines)."""
+
+
+def load_run(path: Path) -> tuple[Mapping[str, Tensor], dict[str, Any]]:
+    """Read the checkpoint of a run; tensors in parts are read one by one, as they are asked for.
+
+    Raises:
+        UserError: A file is damaged, or missing.
+    """
+    tensors, state = load_checkpoint(path)
+    parts = state.pop(PARTS, None)
+    if parts is None:
+        return tensors, state
+    from textgraft.training.parts import Parts  # takes two seconds to import
+
+    return ChainMap(tensors, Parts(path, parts["folder"], parts["files"])), state  # type: ignore[arg-type]
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
