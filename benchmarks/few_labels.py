@@ -5,10 +5,11 @@
     python benchmarks/few_labels.py --table FILE
 
 Every line of FILE (JSON lines, appended to) is a training: data set, sample, method, minutes on the clock and of the
-processor, and which of the test texts were right, so that the table has intervals over texts and samples and paired
-tests. All methods have the same training samples and the same test texts; `default` alone also has the unlabelled rest
-of the training texts, as a user would. The peers (`peers/setfit.txt`) run in an environment of their own, on the same
-folder of all-MiniLM-L6-v2. SetFit and the Trainer have their defaults; the Trainer five epochs.
+processor, and which of the test texts were right (a bit each, in hexadecimal), so that the table has intervals over
+texts and samples and paired tests. research/kept/few-labels.jsonl has rows of docs/results.md. All methods have the
+same training samples and the same test texts; `default` alone also has the unlabelled rest of the training texts, as a
+user would. The peers (`peers/setfit.txt`) run in an environment of their own, on the same folder of all-MiniLM-L6-v2.
+SetFit and the Trainer have their defaults; the Trainer five epochs.
 
 A sample has at least two texts of each class; of banking77 the same number a class.
 """
@@ -28,7 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import data_sets
+import numpy as np
 from data_sets import Rows
+from record import machine
 
 HERE = Path(__file__).parent
 MAX_POOL = 10_000
@@ -155,7 +158,6 @@ def setfit(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[
 
 def trainer(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list[str], dict[str, Any]]:
     """Hugging Face's Trainer: all weights and a new head, five epochs."""
-    import numpy as np
     from datasets import Dataset
     from transformers import (
         AutoModelForSequenceClassification,
@@ -195,23 +197,52 @@ def run(asked: argparse.Namespace) -> None:
             test = test[: asked.tests]
             chosen, pool = sample(train, asked.labels, seed, balanced=name == "banking77")
             for method in asked.method:
-                about = {"set": name, "labels": asked.labels, "sample": seed, "method": method, "model": asked.model}
+                about = {"set": name, "labels": asked.labels, "sample": seed, "method": method}
+                about |= {"model": Path(asked.model).name}
                 if _cell(about) in done:
                     continue
                 began, cpu = time.monotonic(), time.process_time()
                 answers, more = METHODS[method](chosen, pool, test, asked.model)
                 minutes, cpu = (time.monotonic() - began) / 60, (time.process_time() - cpu) / 60
                 right = [int(answer == label) for answer, (_, label) in zip(answers, test, strict=True)]
-                row = {**about, "texts": len(chosen), "minutes": round(minutes, 3), "cpu_minutes": round(cpu, 3)}
-                row |= {"threads": len(os.sched_getaffinity(0)), "right": right, **more}
+                row = {**about, "texts": len(chosen), "tests": len(test)}
+                row |= {"minutes": round(minutes, 3), "cpu_minutes": round(cpu, 3)}
+                row |= {"threads": len(os.sched_getaffinity(0)), "processor": machine()["processor"]}
+                row |= {"right": right, **more}
                 with asked.out.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+                    file.write(json.dumps(_packed(row)) + "\n")
                 accuracy = 100 * sum(right) / len(right)
                 print(f"{name:10} sample {seed} {method:8} {accuracy:5.1f} % {minutes:6.2f} min", file=sys.stderr)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    return [_unpacked(json.loads(line)) for line in lines]
+
+
+def _packed(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with its right and wrong answers as bits in hexadecimal."""
+
+    def bits(right: list[int]) -> str:
+        return np.packbits(np.array(right, dtype=bool)).tobytes().hex()
+
+    packed = row | {"right": bits(row["right"])}
+    if "rungs" in row:
+        packed["rungs"] = {name: bits(right) for name, right in row["rungs"].items()}
+    return packed
+
+
+def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
+    """What `_packed` was given."""
+
+    def right(bits: str) -> list[int]:
+        answers: list[int] = np.unpackbits(np.frombuffer(bytes.fromhex(bits), np.uint8), count=row["tests"]).tolist()
+        return answers
+
+    unpacked = row | {"right": right(row["right"])}
+    if "rungs" in row:
+        unpacked["rungs"] = {name: right(bits) for name, bits in row["rungs"].items()}
+    return unpacked
 
 
 def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -220,8 +251,7 @@ def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _encoder(row: dict[str, Any]) -> str:
     """The name of the encoder, where it is not the MiniLM of all other rows."""
-    name = Path(row["model"]).name
-    return "" if name in ("default", "model") else name
+    return "" if row["model"] in ("default", "model") else row["model"]
 
 
 def _place(method_and_model: tuple[str, str]) -> tuple[str, int]:
@@ -231,8 +261,6 @@ def _place(method_and_model: tuple[str, str]) -> tuple[str, int]:
 
 def table(path: Path) -> str:
     """A Markdown table: accuracy with its interval and processor minutes, and what `default` is ahead by."""
-    import numpy as np
-
     from textgraft.core.formatting import p_value
     from textgraft.metrics.classification import bootstrap_interval, paired_test
 

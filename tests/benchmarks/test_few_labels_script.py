@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections import Counter
 from pathlib import Path
@@ -42,12 +43,14 @@ def test_each_cell_is_trained_once_and_compared(
     lines = asked.out.read_text().splitlines()
     few_labels.run(asked)
     assert asked.out.read_text().splitlines() == lines
-    assert [(row["method"], row["sample"], len(row["right"])) for row in map(json.loads, lines)] == [
+    assert [(row["method"], row["sample"], row["tests"]) for row in map(json.loads, lines)] == [
         ("ngrams", 0, 50),
         ("default", 0, 50),
         ("ngrams", 1, 50),
         ("default", 1, 50),
     ]
+    (of_default,) = [row for row in few_labels._read(asked.out) if (row["method"], row["sample"]) == ("default", 0)]
+    assert of_default["right"] == [int(label == "good") for label in _tested(50)]
     head, _, ngrams, default = few_labels.table(asked.out).splitlines()
     assert head.startswith("| data | method | accuracy")
     assert ngrams.startswith("| polarity, 12 | ngrams | ")
@@ -55,11 +58,16 @@ def test_each_cell_is_trained_once_and_compared(
     assert default.endswith("| 2 |  |")
 
 
+def _tested(count: int) -> list[str]:
+    """Labels of the test texts in the order in which they are kept."""
+    rows = list(ROWS)
+    random.Random(8).shuffle(rows)
+    return [label for _, label in rows[:count]]
+
+
 def test_rows_of_another_encoder_are_apart(tmp_path: Path) -> None:
-    row = {"set": "trec", "labels": 100, "sample": 0, "method": "frozen", "cpu_minutes": 1.0}
-    rows = [
-        row | {"model": f"/models/{name}", "right": right} for name, right in (("model", [1, 0]), ("mpnet", [1, 1]))
-    ]
+    row = {"set": "trec", "labels": 100, "sample": 0, "method": "frozen", "cpu_minutes": 1.0, "tests": 2}
+    rows = [row | {"model": name, "right": right} for name, right in (("model", "80"), ("mpnet", "c0"))]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     _, _, minilm, mpnet = few_labels.table(tmp_path / "rows.jsonl").splitlines()
     assert minilm.startswith("| trec, 100 | frozen | 50.0")

@@ -444,7 +444,7 @@ def test_scores_of_the_training_texts_are_no_evaluation(desk: Desk, tmp_path: Pa
 def test_classes_with_a_separator_are_pointed_out_with_the_option_for_them(tmp_path: Path, run: Program) -> None:
     rows = [("a goal", "sport"), ("shares fell", "money"), ("a club sold shares", "sport|money")] * 2
     told = run("check", write_csv(tmp_path / "mine.csv", [(f"{t} {i}", y) for i, (t, y) in enumerate(rows)])).out
-    assert "class names that are others with '|' between them: 'sport|money'" in told
+    assert "class names that have others in them, with '|' between: 'sport|money'" in told
     assert "say so: --label-separator '|'." in told
 
 

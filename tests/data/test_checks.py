@@ -41,6 +41,8 @@ def test_clean_data_has_no_problem() -> None:
         (["rare one"], ["odd"], "rare-class", "warning", (13,)),
         (["one", "two"], ["Pos ", "POS"], "similar-classes", "warning", (14, 13)),
         (["both", "one", "one more"], ["pos | neg", "pos", "neg"], "joined-classes", "warning", (13,)),
+        (["both", "one", "one more"], ["neg; other", "neg", "neg"], "joined-classes", "warning", (13,)),
+        (["none", "one", "one more"], ["N/A", "neg", "null"], "no-label-class", "note", (13, 15)),
         (["x " * 20_000], None, "too-long", "warning", (13,)),
         (
             ["CafÃ© olÃ©", "donâ€™t", "lost \ufffd sign", "à¸ªà¸§à¸±à¸ªà¸”à¸µ"],

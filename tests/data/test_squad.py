@@ -172,6 +172,13 @@ def test_hugging_face_s_rows_paragraphs_and_articles_are_one(tmp_path: Path) -> 
     assert parse_squad({"version": "v2.0", "data": rows()}).rules == "2.0"
 
 
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "records"])
+def test_a_frame_of_pandas_is_its_rows(tmp_path: Path, orient: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    pandas.DataFrame(rows()).to_json(tmp_path / "a.json", orient=orient)
+    assert read_squad(tmp_path / "a.json").articles == parse_squad(rows()).articles
+
+
 def test_rows_of_a_data_set_or_of_parquet(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     made = datasets.Dataset.from_list(rows())

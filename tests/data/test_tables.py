@@ -83,6 +83,57 @@ def test_every_format_gives_the_same_examples(tmp_path: Path) -> None:
         (tmp_path / f"{path.name}.gz").unlink()
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(FRAME.to_json(orient=orient) for orient in ("columns", "index", "split", "records", "table")),
+        json.dumps(FRAME.to_dict(orient="list")),
+        json.dumps({row.pop("id"): row for row in FRAME.to_dict(orient="records")}),
+        json.dumps({"version": "1", "data": FRAME.to_dict(orient="records")}),
+        json.dumps({"rows": [{"row_idx": i, "row": row} for i, row in enumerate(FRAME.to_dict(orient="records"))]}),
+    ],
+)
+def test_json_tables_of_pandas_and_of_services(tmp_path: Path, written: str, indent: int | None) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(json.loads(written), indent=indent), "utf-8")
+    examples = read(path)
+    assert (examples.texts, examples.labels) == (FRAME["text"].to_list(), FRAME["label"].to_list())
+    assert examples.ids == ["a", "b", "c"]
+    assert [(row.unit, row.number) for row in read_rows(path)] == [("item", 1), ("item", 2), ("item", 3)]
+
+
+def test_objects_over_several_lines(tmp_path: Path) -> None:
+    rows = FRAME.to_dict(orient="records")
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps(row, indent=2) for row in rows), "utf-8")
+    assert read(path).texts == FRAME["text"].to_list()
+    path.write_text(json.dumps(rows[0]), "utf-8")  # one row, not a table
+    assert [(row.unit, row.number) for row in read_rows(path)] == [("line", 1)]
+    path.write_text(json.dumps(rows[0], indent=2), "utf-8")
+    assert read(path).texts == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ('{"text": ["a", "b"], "label": ["x"]}', "a.json: the columns have different lengths: 'text: 2', 'label: 1'"),
+        ('{"text": "a",\n "label":', "a.json line 2: not valid JSON"),
+        ('{"text": "a", "label":\n{"text": "b", "label": "x"}', "a.json line 1: not valid JSON"),
+        ('{"text": "a"}\n{\n"text": "b"}', "a.json line 2: not valid JSON"),
+        ('["a", "x"]\n["b", "y"]', "a.json item 1: a JSON list where an object is expected"),
+        ('[{"text": "a"}]\n\n]', "a.json line 3: not valid JSON"),
+        ('{"columns": ["text"], "data": [["a", "b"]]}', "no column looks like the text"),
+    ],
+)
+def test_json_that_is_no_table(tmp_path: Path, written: str, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(written, "utf-8")
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_one_of_several_tables_is_named(tmp_path: Path, name: str) -> None:
     write, noun, naming = CONTAINERS[name]

@@ -102,6 +102,16 @@ def test_a_data_set_and_its_parquet_have_the_names(tmp_path: Path) -> None:
         assert [(s.words, s.tags) for s in read_tagged(path).sentences] == [(WORDS, TAGS)]
 
 
+@pytest.mark.parametrize("orient", ["columns", "index", "split", "records"])
+def test_a_frame_of_pandas_is_its_rows(tmp_path: Path, orient: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"tokens": [["Rome", "fell"], ["Ann"]], "tags": [["B-LOC", "O"], ["B-PER"]]})
+    frame.to_json(tmp_path / "a.json", orient=orient)
+    read = read_tagged(tmp_path / "a.json")
+    assert [list(sentence.words) for sentence in read.sentences] == frame["tokens"].to_list()
+    assert list(read.tags) == frame["tags"].to_list()
+
+
 def test_of_several_fields_of_tags_one_is_named(tmp_path: Path) -> None:
     record = {"tokens": ["Bern"], "pos_tags": ["NOUN"], "ner_tags": ["B-LOC"]}
     path = write(tmp_path, [record])

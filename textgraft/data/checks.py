@@ -34,6 +34,10 @@ TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training",
 
 SEPARATORS = "|;,/+&"
 """What people write between several labels of a text."""
+LIST_SEPARATORS = "|;,"
+"""Those of them that are rarely part of a name."""
+NO_LABEL = frozenset(("n/a", "na", "#n/a", "<na>", "null", "none", "-", "--", "?"))
+"""Class names, folded, with which people and programs fill cells that have no label."""
 
 # Characters that result from UTF-8 decoded as Windows-1252 or Latin-1: é -> Ã©, ’ -> â€™, ก -> à¸
 _MOJIBAKE = re.compile(
@@ -229,9 +233,13 @@ def _check_labels(part: Examples, rare: int) -> Iterator[Problem]:
         remedy = "Add examples, or merge them into other classes."
         yield problem_in("warning", "rare-class", message, part, indices, remedy)
     for separator, names in _joined(counts).items() if target_of(part).is_exclusive else ():
-        message = f"class names that are others with '{separator}' between them: {formatting.quoted(names)}."
+        message = f"class names that have others in them, with '{separator}' between: {formatting.quoted(names)}."
         remedy = f"If a text can have several labels, say so: label_separator={separator!r}."
         yield problem_in("warning", "joined-classes", message, part, _with_labels(part.labels, names), remedy)
+    if doubtful := sorted(name for name in counts if name.casefold() in NO_LABEL):
+        message = f"class names that often stand for a missing label: {formatting.quoted(doubtful)}."
+        indices = _with_labels(part.labels, doubtful)
+        yield problem_in("note", "no-label-class", message, part, indices, "If they do, leave those cells empty.")
     for group in _alike(counts):
         indices = _with_labels(part.labels, group[1:])
         message = f"class names that differ in case, spaces or hyphens only: {formatting.quoted(group)}."
@@ -364,13 +372,18 @@ def _label_key(label: Any) -> Any:
 
 
 def _joined(counts: Collection[str]) -> dict[str, list[str]]:
-    """Class names that are several others with a separator between them, by the separator."""
-    joined = {s: [name for name in sorted(counts) if s in name] for s in SEPARATORS}
-    return {
-        separator: found
-        for separator, names in joined.items()
-        if (found := [name for name in names if {part.strip() for part in name.split(separator)} <= set(counts)])
-    }
+    """Class names that are several others with a separator between them, by the separator.
+
+    One that is a class as well is enough where the separator is no part of ordinary names.
+    """
+    found: dict[str, list[str]] = {}
+    for separator in SEPARATORS:
+        for name in sorted(counts):
+            parts = {part.strip() for part in name.split(separator)}
+            others = parts & set(counts) - {name}
+            if others == parts or (others and separator in LIST_SEPARATORS and all(parts)):
+                found.setdefault(separator, []).append(name)
+    return found
 
 
 def _alike(counts: Counter[str]) -> Iterator[list[str]]:

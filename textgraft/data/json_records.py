@@ -4,15 +4,15 @@ Face data sets.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from textgraft.data.huggingface_datasets import dataset_rows, is_dataset
-from textgraft.data.json_files import parse_json
+from textgraft.data.json_files import parse_json, parse_values, value_of_line
+from textgraft.data.json_tables import frame_of
 from textgraft.data.members import format_of
 from textgraft.data.tables import JSON_SUFFIXES, rows
 from textgraft.data.text_files import explained, lines, open_binary
@@ -77,25 +77,28 @@ def json_records(physical: Iterable[str], source: str) -> Iterator[Record]:
     number, line = next(numbered, (0, ""))
     if not number:
         return
-    value = _value_of_line(line)
+    value = value_of_line(line)
     if value is None or _is_list_of_records(value):
         rest = [text for _, text in numbered]
-        whole = parse_json("".join([line, *rest]), source, number, REMEDY) if rest or value is None else value
-        if not isinstance(whole, list):
-            yield Record(number, "line", whole)
-            return
-        yield from (Record(i, "item", item) for i, item in enumerate(whole, 1))
+        values = parse_values("".join([line, *rest]), source, number, REMEDY) if rest or value is None else [value]
+        yield from _records_of(values[0] if len(values) == 1 else values, number)
+        return
+    following = list(islice(numbered, 1))
+    if isinstance(value, dict) and not following:
+        yield from _records_of(value, number)
         return
     yield Record(number, "line", value)
-    yield from (Record(number, "line", parse_json(line.rstrip(), source, number, REMEDY)) for number, line in numbered)
+    for number, line in chain(following, numbered):
+        yield Record(number, "line", parse_json(line.rstrip(), source, number, REMEDY))
 
 
-def _value_of_line(line: str) -> Any:
-    """The value of a line; None where it is only a part of one, or damaged."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+def _records_of(whole: Any, number: int) -> Iterator[Record]:
+    """Records of a list or a frame; anything else is one itself."""
+    rows = frame_of(whole) or whole if isinstance(whole, dict) else whole
+    if not isinstance(rows, list):
+        yield Record(number, "line", rows)
+        return
+    yield from (Record(i, "item", row) for i, row in enumerate(rows, 1))
 
 
 def _is_list_of_records(value: Any) -> bool:

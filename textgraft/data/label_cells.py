@@ -17,6 +17,7 @@ _ITEM = re.compile(rf"\s*(?:np\.str_\((?P<numpy>{_QUOTED})\)|(?P<quoted>{_QUOTED
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|True|False|true|false")
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,14})(?:\.0*)?")
 _NUMPY = re.compile(r"np\.[a-z]+[0-9_]*\(([^()]*)\)")
+_CALL = re.compile(r"(?:array|tensor|set|frozenset|list|tuple)\((.+?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
 _TRUTH = {"true": True, "false": False}
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _EMPTY = ("[]", "()", "{}", "set()")
@@ -47,8 +48,8 @@ def unpack(values: Sequence[Any], separator: str | None = None) -> LabelCells:
 
     Lists are lists, arrays, sets; `{"choices": [...]}` of Label Studio; a value by label, such as spaCy's `cats`, whose
     labels are those of 0.5 and more; and each of them as text, which is what a CSV file has: `['a', 'b']`, `["a"]`,
-    `['a' 'b']`, `[a, b]`. Text in brackets without quotes is a list only where every cell has brackets. Where one cell
-    is a list, another is one label. Vectors of 0 and 1 become lists of numbers.
+    `['a' 'b']`, `array(['a', 'b'], dtype=object)`, `[a, b]`. Text in brackets without quotes is a list only where every
+    cell has brackets. Where one cell is a list, another is one label. Vectors of 0 and 1 become lists of numbers.
 
     Args:
         values: One value per text.
@@ -119,6 +120,8 @@ def _list_in(value: Any) -> _List | None:
     if is_list(value):
         return _List(sorted(value, key=str) if isinstance(value, set | frozenset) else list(value))
     text = value.strip() if isinstance(value, str) else ""
+    if (call := _CALL.fullmatch(text)) is not None:
+        text = call[1].strip()
     if text in _EMPTY:
         return _List([], is_certain=False)
     if len(text) < 2 or _BRACKETS.get(text[0]) != text[-1]:

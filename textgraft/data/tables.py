@@ -12,7 +12,7 @@ from textgraft.data.column_files import arrow_rows, parquet_rows
 from textgraft.data.csv_files import csv_rows
 from textgraft.data.examples import Unit
 from textgraft.data.excel import excel_rows
-from textgraft.data.json_files import is_array, json_rows
+from textgraft.data.json_files import is_one_value, json_rows
 from textgraft.data.line_files import line_rows
 from textgraft.data.members import SEPARATOR, ZIP, chosen_table, format_of, is_in_zip, split_member, zip_names
 from textgraft.data.sqlite import sqlite_rows
@@ -100,10 +100,10 @@ def rows(
 
 
 def unit_of(path: Path, delimiter: str | None = None) -> Unit:
-    """The unit of the numbers that `rows` gives: lines of text, rows, or items of a JSON array."""
+    """The unit of the numbers that `rows` gives: lines of text, rows, or items of one JSON value."""
     if delimiter is None and isinstance(_format(path), BinaryFormat):
         return "row"
-    return "item" if delimiter is None and format_of(path) in JSON_SUFFIXES and is_array(path) else "line"
+    return "item" if delimiter is None and format_of(path) in JSON_SUFFIXES and is_one_value(path) else "line"
 
 
 def located(path: Path) -> Path:
