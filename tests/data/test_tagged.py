@@ -108,8 +108,9 @@ def test_a_frame_of_pandas_is_its_rows(tmp_path: Path, orient: Any) -> None:
     frame = pandas.DataFrame({"tokens": [["Rome", "fell"], ["Ann"]], "tags": [["B-LOC", "O"], ["B-PER"]]})
     frame.to_json(tmp_path / "a.json", orient=orient)
     read = read_tagged(tmp_path / "a.json")
-    assert [list(sentence.words) for sentence in read.sentences] == frame["tokens"].to_list()
-    assert list(read.tags) == frame["tags"].to_list()
+    assert [(list(s.words), list(s.tags)) for s in read.sentences] == list(
+        zip(frame["tokens"], frame["tags"], strict=True)
+    )
 
 
 def test_of_several_fields_of_tags_one_is_named(tmp_path: Path) -> None:
