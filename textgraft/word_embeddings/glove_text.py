@@ -9,10 +9,10 @@ from textgraft.core.files import writing_atomically
 from textgraft.word_embeddings.lines import (
     WordDecoder,
     count_lines,
-    fields,
     first_line,
     limited,
     stream_of_lines,
+    width,
     written_lines,
 )
 from textgraft.word_embeddings.word_vectors import VectorStream
@@ -26,7 +26,7 @@ def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     Raises:
         UserError: A line is not a word and D numbers; the message has file and line.
     """
-    dimensions = len(fields(first_line(path))) - 1
+    dimensions = width(first_line(path))
     if dimensions < 1:
         remedy = "Is it the right file?"
         raise UserError("there is no number after the word.", where=f"{path} line 1", remedy=remedy)

@@ -1,7 +1,11 @@
-"""Common parts of the text formats: lines of a word and D numbers, separated by spaces or tabs, in UTF-8."""
+"""Common parts of the text formats: lines of a word and D numbers, separated by spaces or tabs, in UTF-8.
+
+A word may have spaces in it, as ". . ." of GloVe's 840B vectors has, where no part of it but the first is a number.
+"""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import warnings
 from collections.abc import Iterable, Iterator
@@ -42,7 +46,7 @@ def first_line(path: Path) -> bytes:
         line = file.readline(MAX_LINE_BYTES)
     if not line.strip():
         raise UserError("the file has no vectors.", where=str(path), remedy="Is it the right file?")
-    return line.rstrip(b"\r\n\t ")
+    return line.removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n\t ")
 
 
 def read_blocks(path: Path, count: int, dimensions: int, decoder: WordDecoder, *, skip: int) -> Iterator[Block]:
@@ -55,9 +59,9 @@ def read_blocks(path: Path, count: int, dimensions: int, decoder: WordDecoder, *
     with explained(path), open_binary(path) as file:
         for _ in range(skip):
             file.readline(MAX_LINE_BYTES)
-        done = 0
+        following, done = _lines(file), 0
         while done < count:
-            lines = list(islice(_lines(file), min(LINES, count - done)))
+            lines = list(islice(following, min(LINES, count - done)))
             if not lines:
                 message = f"there are {done:,} vectors; the header announces {count:,}."
                 raise UserError(message, where=f"{path} line {skip + done + 1}", remedy=_CUT)
@@ -67,16 +71,19 @@ def read_blocks(path: Path, count: int, dimensions: int, decoder: WordDecoder, *
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """Lines without their ends, and without a byte order mark where they begin with the file."""
+    at_start = file.tell() == 0
     while line := file.readline(MAX_LINE_BYTES):
-        yield line.rstrip(b"\r\n\t ")
+        yield (line.removeprefix(codecs.BOM_UTF8) if at_start else line).rstrip(b"\r\n\t ")
+        at_start = False
 
 
 def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int, decoder: WordDecoder) -> Block:
-    """Parse a block at once: as single spaces separate it, else as any do; on failure line by line, to find the wrong
-    line.
+    """Parse a block at once: as single spaces separate it, else as any do, else with words that have spaces in them; on
+    failure line by line, to find the wrong line.
     """
-    for split in (_at_first_space, _at_any_space):
-        parts = [split(line) for line in lines]
+    for split in (_at_first_space, _at_any_space, _before_numbers):
+        parts = [split(line, dimensions) for line in lines]
         if not all(word and numbers.count(b" ") == dimensions - 1 for word, numbers in parts):
             continue
         rows = _numbers(b" ".join(numbers for _, numbers in parts))
@@ -88,15 +95,31 @@ def _parsed(lines: list[bytes], dimensions: int, path: Path, first: int, decoder
     raise AssertionError("a block is wrong and each of its lines is right")
 
 
-def _at_first_space(line: bytes) -> tuple[bytes, bytes]:
+def _at_first_space(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
     word, _, numbers = line.partition(b" ")
     return word, numbers
 
 
-def _at_any_space(line: bytes) -> tuple[bytes, bytes]:
+def _at_any_space(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
     """Word and numbers with a single space between them, however many spaces and tabs the line has."""
     word, *numbers = fields(line)
     return word, b" ".join(numbers)
+
+
+def _before_numbers(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
+    """The last D fields, and before them a word that may have spaces in it."""
+    parts = fields(line)
+    word, numbers = parts[:-dimensions], parts[-dimensions:]
+    if any(_number(part) is not None for part in word[1:]):  # rather too many numbers, or two lines without an end
+        return b"", b""
+    return b" ".join(word), b" ".join(numbers)
+
+
+def width(line: bytes) -> int:
+    """The number of numbers at the end of a line, after a word that may be one as well or have spaces in it."""
+    parts = fields(line)
+    end = next((i for i in range(len(parts) - 1, 0, -1) if _number(parts[i]) is None), 0)
+    return len(parts) - 1 - end
 
 
 def fields(line: bytes) -> list[bytes]:
@@ -117,6 +140,9 @@ def _numbers(text: bytes) -> NDArray[np.float32] | None:
 def _raise_for_line(line: bytes, dimensions: int, where: str, decoder: WordDecoder) -> None:
     """Raise the UserError for a line, if it is wrong."""
     word, *parts = fields(line)
+    split, after = _before_numbers(line, dimensions)
+    if b" " in split and None not in map(_number, after.split()):
+        word, parts = split, after.split()
     if not word:
         raise UserError("there is no word before the numbers.", where=where, remedy=_CUT)
     decoder.word(word, where)
