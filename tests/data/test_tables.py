@@ -282,3 +282,12 @@ def test_a_folder_of_classes_in_a_zip_archive_is_to_be_unpacked(tmp_path: Path) 
         archive.writestr("films/bad/1.txt", "Dull")
     with pytest.raises(UserError, match=r"a\.zip: there are 2 files of text in it, and no table\. Unpack them"):
         read(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("around", [{}, {"version": "1.1"}])
+def test_squad_is_sent_to_question_answering(tmp_path: Path, around: dict[str, str]) -> None:
+    path = tmp_path / "a.json"
+    paragraphs = [{"context": "Ann sings.", "qas": [{"id": "1", "question": "Who sings?", "answers": []}]}]
+    path.write_text(json.dumps({"data": [{"title": "x", "paragraphs": paragraphs}], **around}), "utf-8")
+    with pytest.raises(UserError, match="This looks like SQuAD; textgraft qa reads it"):
+        read(path)

@@ -71,8 +71,9 @@ PAIR_NAMES = (
 )
 """Names, in lower case, of the two columns of a pair of texts."""
 ID_NAMES = ("id", "_id", "uid", "guid", "doc_id", "document_id", "review_id")
+_OF_SQUAD = (("data", "version"), ("title", "paragraphs"), ("context", "qas"))
 _OTHER_DATA = (
-    (frozenset(("data", "version")), "This looks like SQuAD; textgraft qa reads it."),
+    *((frozenset(squad), "This looks like SQuAD; textgraft qa reads it.") for squad in _OF_SQUAD),
     *((frozenset((words,)), "Words with tags are read by textgraft tag.") for words in ("tokens", "words")),
 )
 """Columns of data that other commands read."""
