@@ -26,6 +26,20 @@ def found(problems: list) -> dict[str, tuple[str, tuple[int, ...]]]:
     return {problem.name: (problem.severity, problem.lines) for problem in problems}
 
 
+def test_many_classes_are_compared_in_time_that_grows_with_them() -> None:
+    texts = [f"An ordinary remark number {i}" for i in range(20_000)]
+    began = time.process_time()
+    assert "joined-classes" not in found(check(read((texts, [f"class {i}" for i in range(20_000)]))))
+    assert time.process_time() - began < 30  # minutes where each class is compared to each
+
+
+@pytest.mark.parametrize(
+    "names", [("Hypertension", "Hypertension, Pulmonary"), ("1", "1,5"), ("C", "C++"), ("a", "a|")]
+)
+def test_names_with_separators_are_names(names: tuple[str, str]) -> None:
+    assert "joined-classes" not in found(check(read(([f"text {i}" for i in range(20)], [*names] * 10))))
+
+
 def test_clean_data_has_no_problem() -> None:
     assert check(labelled([]), test=read((["Something new", "Else"], ["pos", "neg"])), unlabelled=read(["x y z"])) == []
 

@@ -17,7 +17,8 @@ from textgraft.data.label_cells import is_indicator, unpack
         (["[np.str_('a'), np.str_('b (1)')]", "[]"], [["a", "b (1)"], []]),  # a list of numpy 2's strings
         (["array(['a', 'b'], dtype=object)", "array([], dtype='<U1')"], [["a", "b"], []]),
         (["tensor([0, 1, 1])", "tensor([0, 0, 1])"], [["1", "2"], ["2"]]),
-        (["frozenset({'a'})", "frozenset({'b'})"], [["a"], ["b"]]),
+        (["tensor([0., 1.], device='cuda:0')", "tensor([1., 1.], requires_grad=True)"], [["1"], ["0", "1"]]),
+        (["frozenset({'a'})", "frozenset()"], [["a"], []]),
         (["('a',)", "('b', 'c')"], [["a"], ["b", "c"]]),
         (["{'a', 'b'}", "set()"], [["a", "b"], []]),
         ([r"""['it\'s', "d'or", 'x, y']""", "['z', nan, None]"], [["it's", "d'or", "x, y"], ["z"]]),
@@ -48,7 +49,7 @@ def test_lists_in_every_shape(cells: list[Any], labels: list[Any]) -> None:
         ["[deleted]", "spam"],
         ["[pos]", "[neg]"],  # one name in each
         ["[a, b]", "spam"],
-        ["list(price)", "set(up)"],
+        ["list(price)", "set(up)", "tensor(11)", "array(" + ", dtype=" * 50_000],
         ["(0, 10]", "(10, 20]"],  # intervals of pandas
         ["(0, 10)", "(10, 20)"],
         ["(other)", "[]"],

@@ -4,6 +4,7 @@ import gzip
 import json
 import sqlite3
 import sys
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -115,13 +116,69 @@ def test_objects_over_several_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "texts"),
+    [
+        ('{"review": "great", "label": "pos", "items": [{"sku": 1}, {"sku": 2}]}', ["great"]),
+        ('{"question": "who?", "documents": [{"text": "one"}, {"text": "two"}], "label": "x"}', ["who?"]),
+        ('{"0": {"0": "text a", "1": "text b"}, "1": {"0": "x", "1": "y"}}', ["text a", "text b"]),
+        ('{"columns": [0, 1], "index": [0, 1], "data": [["text a", "x"], ["text b", "y"]]}', ["text a", "text b"]),
+        ('{"r1": {"summary": "a", "label": "x"}, "r2": {"label": "y", "summary": "b"}}', ["a", "b"]),
+        ('{"text": {"post": "a", "dog": "b"}, "label": {"dog": "y", "post": "x"}}', ["a", "b"]),
+        ('{"-N1": {"text": "a", "label": "x"}, "-N2": {"text": "b"}}', ["a", "b"]),
+        ('{"data":\n[{"text": "a"}, {"text": "b"}]\n}', ["a", "b"]),
+        ('{"data": [\n{"text": "a"},\n{"text": "b"}\n]}', ["a", "b"]),
+        ('{"text": ["only one"], "label": ["x"]}', ["only one"]),
+        ('{"text": ["a", "b"], "meta": [{"n": 1}, {"n": 2}]}', ["a", "b"]),
+    ],
+)
+def test_rows_and_columns_are_told_apart(tmp_path: Path, written: str, texts: list[str]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(written, "utf-8")
+    column = next((name for name in ("summary", "0") if f'"{name}"' in written or f"[{name}," in written), None)
+    assert read(path, text=column).texts == texts
+
+
+def test_tables_in_other_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for encoding in ("big5", "shift_jis", "utf-16-le", "utf-16"):
+        path.write_bytes(
+            json.dumps({"text": ["許功", "能"], "label": ["x", "y"]}, indent=1, ensure_ascii=False).encode(encoding)
+        )
+        assert [(row.text, row.unit) for row in read_rows(path, encoding=encoding)] == [
+            ("許功", "item"),
+            ("能", "item"),
+        ]
+
+
+@pytest.mark.parametrize("damaged", ['{"text": "a", "label": "x"},', '{"text": "a", "label": "x"'])
+def test_a_damaged_line_does_not_make_the_rest_one_value(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{damaged}\n" * 500_000, "utf-8")
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=r"a.jsonl line 1: not valid JSON"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("written", ['{"text": {}, "label": {}}', '{"columns": ["text"], "index": [], "data": []}'])
+def test_an_empty_frame_has_no_text(tmp_path: Path, written: str) -> None:
+    (tmp_path / "a.json").write_text(written, "utf-8")
+    with pytest.raises(UserError, match="contains no text"):
+        read(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
     ("written", "message"),
     [
         ('{"text": ["a", "b"], "label": ["x"]}', "a.json: the columns have different lengths: 'text: 2', 'label: 1'"),
         ('{"text": "a",\n "label":', "a.json line 2: not valid JSON"),
         ('{"text": "a", "label":\n{"text": "b", "label": "x"}', "a.json line 1: not valid JSON"),
         ('{"text": "a"}\n{\n"text": "b"}', "a.json line 2: not valid JSON"),
-        ('["a", "x"]\n["b", "y"]', "a.json item 1: a JSON list where an object is expected"),
+        ('["a", "x"]\n["b", "y"]', "a.json line 2: not valid JSON"),
+        ('{\r"text": "a",\r"label": y\r}', "a.json line 3: not valid JSON"),
         ('[{"text": "a"}]\n\n]', "a.json line 3: not valid JSON"),
         ('{"columns": ["text"], "data": [["a", "b"]]}', "no column looks like the text"),
     ],

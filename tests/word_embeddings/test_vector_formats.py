@@ -141,10 +141,10 @@ def test_spaces_and_tabs_lose_no_number(header: bytes, text: bytes, words: list[
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 def test_words_with_spaces_in_them_and_a_byte_order_mark(header: bytes, mark: bytes, tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
-    path.write_bytes(mark + header + b"the 4 5 6\n. . . 1 2 3\nat name@domain.com 7 8 9\n1 1 1 1\n")
+    path.write_bytes(mark + header + b". . . 1 2 3\nthe 4 5 6\nat name@domain.com 7 8 9\n1 1 1 1\n")
     found = load_vectors(path)
-    assert list(found.words) == ["the", ". . .", "at name@domain.com", "1"]
-    assert np.asarray(found.rows).tolist() == [[4, 5, 6], [1, 2, 3], [7, 8, 9], [1, 1, 1]]
+    assert list(found.words) == [". . .", "the", "at name@domain.com", "1"]
+    assert np.asarray(found.rows).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 1]]
     same(load_vectors(convert_vectors(path, tmp_path / "folder")), found)
     with pytest.raises(UserError, match=r"has a space in it. Leave it out"):
         convert_vectors(path, tmp_path / "v.vec", to="word2vec")
@@ -208,6 +208,8 @@ def test_a_malformed_word2vec_text(text: bytes, complaint: str, tmp_path: Path) 
         (b"a 1 2 3\nb 4 5\n", "line 2: 2 numbers; other lines have 3"),
         (b"a 1 2 3\nb 4 5 6 7\nc 1 2\n", "line 2: 4 numbers; other lines have 3"),
         (b"a 1 2 3\nb 4 five 6\n", "line 2: 'five' is not a finite number"),
+        (b"a oops 2 3\nb 4 5 6\n", "line 1: 'oops' is not a finite number"),
+        (b"a 0,1 0,2 1\nb 0,1 0,2 0\n", "line 1: '0,1' is not a finite number"),
         (b"a\nb\n", "line 1: there is no number after the word"),
         (b"", "the file has no vectors"),
     ],

@@ -34,7 +34,7 @@ TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training",
 
 SEPARATORS = "|;,/+&"
 """What people write between several labels of a text."""
-LIST_SEPARATORS = "|;,"
+LIST_SEPARATORS = "|;"
 """Those of them that are rarely part of a name."""
 NO_LABEL = frozenset(("n/a", "na", "#n/a", "<na>", "null", "none", "-", "--", "?"))
 """Class names, folded, with which people and programs fill cells that have no label."""
@@ -376,12 +376,12 @@ def _joined(counts: Collection[str]) -> dict[str, list[str]]:
 
     One that is a class as well is enough where the separator is no part of ordinary names.
     """
+    known = set(counts)
     found: dict[str, list[str]] = {}
     for separator in SEPARATORS:
-        for name in sorted(counts):
+        for name in sorted(name for name in known if separator in name):
             parts = {part.strip() for part in name.split(separator)}
-            others = parts & set(counts) - {name}
-            if others == parts or (others and separator in LIST_SEPARATORS and all(parts)):
+            if parts <= known or (separator in LIST_SEPARATORS and "" not in parts and not parts.isdisjoint(known)):
                 found.setdefault(separator, []).append(name)
     return found
 

@@ -16,19 +16,24 @@ from textgraft.data.json_tables import table_of
 from textgraft.data.text_files import encoding_from_start, explained, lines, open_binary
 
 _REMEDY = 'Write one object per line: {"text": "…", "label": "…"}.'
+_LINE_END = re.compile(r"\r\n?|\n")
 _FILLED = re.compile(r"\S")
 _BEFORE_JSON = b"\xef\xbb\xbf\xff\xfe\0\r\n\t "
 """Byte order marks, white space, and the zero bytes of UTF-16."""
 
 
-def is_one_value(path: Path) -> bool:
+def is_one_value(path: Path, encoding: str | None = None) -> bool:
     """True if the file is one array or table, or has objects over several lines, and not an object a line."""
     with explained(path), open_binary(path) as file:
         head = file.read(1 << 16)
     if head.lstrip(_BEFORE_JSON).startswith(b"["):
         return True
-    # All encodings of one byte share the characters that structure JSON.
-    return _items(lines(path, encoding=encoding_from_start(head) or "latin-1"), path) is not None
+    # Nearly all encodings share the characters that structure JSON.
+    physical = lines(path, encoding=encoding or encoding_from_start(head) or "latin-1")
+    try:
+        return _items(physical, path) is not None
+    except UserError:  # which whoever reads the rows will see
+        return False
 
 
 def json_rows(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -49,21 +54,17 @@ def _items(physical: Iterator[str], path: Path) -> Sequence[Any] | None:
     """The items of a file that has to be parsed as a whole; None for an object a line, of which two lines are read."""
     opening = list(_until_second(physical))
     first, second = ([line for line in opening if line.strip()] + ["", ""])[:2]
-    if not first:
+    if first.lstrip().startswith("["):
+        items: list[Any] = parse_json("".join(chain(opening, physical)), path, 1)
+        return items
+    value = value_of_line(first)
+    if value is not None:
+        return table_of(value, str(path)) if isinstance(value, dict) and not second else None
+    if not _goes_on(first, second):
         return None
-    if not first.lstrip().startswith("["):
-        value = value_of_line(first)
-        if value is not None:
-            return table_of(value, str(path)) if isinstance(value, dict) and not second else None
-        if not _goes_on(first) or value_of_line(second) is not None:
-            return None
     values = parse_values("".join(chain(opening, physical)), path, 1)
-    if len(values) > 1:
-        return values
-    whole = values[0]
-    if isinstance(whole, list):
-        return whole
-    return (table_of(whole, str(path)) if isinstance(whole, dict) else None) or values
+    table = table_of(values[0], str(path)) if len(values) == 1 else None
+    return values if table is None else table
 
 
 def _until_second(physical: Iterator[str]) -> Iterator[str]:
@@ -76,12 +77,17 @@ def _until_second(physical: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _goes_on(line: str) -> bool:
-    """True where JSON ends with the line, and its value does not."""
+def _goes_on(line: str, following: str) -> bool:
+    """True where an object ends in a line after its first, and False for a damaged line of JSON lines."""
+    text = line.strip()
+    if not text.startswith("{"):
+        return False
+    if following.lstrip().startswith("{") and not text.endswith("["):
+        return text.endswith(":") and value_of_line(following) is None
     try:
-        json.loads(line)
-    except json.JSONDecodeError as error:
-        return error.pos >= len(line.rstrip()) - 1
+        json.loads(text)
+    except json.JSONDecodeError as error:  # of a comma at the end, the place is that of the comma or after it
+        return error.pos >= len(text) - text.endswith(",") and not error.msg.startswith("Extra data")
     except (ValueError, RecursionError):
         return False
     return False
@@ -117,7 +123,7 @@ def _json_explained(source: str | Path, line: int, remedy: str) -> Iterator[None
     try:
         yield
     except json.JSONDecodeError as error:
-        where = f"{source} line {line + error.lineno - 1}"
+        where = f"{source} line {line + len(_LINE_END.findall(error.doc, 0, error.pos))}"
         raise UserError(f"not valid JSON ({error.msg}, column {error.colno}).", where=where, remedy=remedy) from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits; very deep nesting
         raise UserError(f"JSON that cannot be read ({error}).", where=f"{source} line {line}") from error

@@ -73,14 +73,19 @@ def json_records(physical: Iterable[str], source: str) -> Iterator[Record]:
     Raises:
         UserError: This is not JSON; with the line.
     """
-    numbered = ((number, line) for number, line in enumerate(physical, 1) if line.strip())
+    every = enumerate(physical, 1)
+    numbered = ((number, line) for number, line in every if line.strip())
     number, line = next(numbered, (0, ""))
     if not number:
         return
     value = value_of_line(line)
     if value is None or _is_list_of_records(value):
-        rest = [text for _, text in numbered]
-        values = parse_values("".join([line, *rest]), source, number, REMEDY) if rest or value is None else [value]
+        rest = [text for _, text in every]
+        values = (
+            parse_values("".join([line, *rest]), source, number, REMEDY)
+            if value is None or any(map(str.strip, rest))
+            else [value]
+        )
         yield from _records_of(values[0] if len(values) == 1 else values, number)
         return
     following = list(islice(numbered, 1))
@@ -94,9 +99,9 @@ def json_records(physical: Iterable[str], source: str) -> Iterator[Record]:
 
 def _records_of(whole: Any, number: int) -> Iterator[Record]:
     """Records of a list or a frame; anything else is one itself."""
-    rows = frame_of(whole) or whole if isinstance(whole, dict) else whole
+    rows = frame_of(whole) if isinstance(whole, dict) else whole
     if not isinstance(rows, list):
-        yield Record(number, "line", rows)
+        yield Record(number, "line", whole)
         return
     yield from (Record(i, "item", row) for i, row in enumerate(rows, 1))
 

@@ -17,7 +17,8 @@ _ITEM = re.compile(rf"\s*(?:np\.str_\((?P<numpy>{_QUOTED})\)|(?P<quoted>{_QUOTED
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|True|False|true|false")
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,14})(?:\.0*)?")
 _NUMPY = re.compile(r"np\.[a-z]+[0-9_]*\(([^()]*)\)")
-_CALL = re.compile(r"(?:array|tensor|set|frozenset|list|tuple)\((.+?)(?:,\s*dtype=[^()]*)?\)", re.DOTALL)
+_CALLS = ("array", "tensor", "set", "frozenset", "list", "tuple")
+_OPTIONS = re.compile(r"(?:,\s*\w+=[^,()=]+)*")
 _TRUTH = {"true": True, "false": False}
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _EMPTY = ("[]", "()", "{}", "set()")
@@ -120,8 +121,7 @@ def _list_in(value: Any) -> _List | None:
     if is_list(value):
         return _List(sorted(value, key=str) if isinstance(value, set | frozenset) else list(value))
     text = value.strip() if isinstance(value, str) else ""
-    if (call := _CALL.fullmatch(text)) is not None:
-        text = call[1].strip()
+    text = _called_with(text)
     if text in _EMPTY:
         return _List([], is_certain=False)
     if len(text) < 2 or _BRACKETS.get(text[0]) != text[-1]:
@@ -129,6 +129,18 @@ def _list_in(value: Any) -> _List | None:
     if text[0] == "{" and (mapping := _mapping(text)) is not None:
         return _of_mapping(mapping)
     return _quoted_items(text[1:-1]) or (_bare_items(text[1:-1]) if text[0] == "[" else None)
+
+
+def _called_with(text: str) -> str:
+    """What stands in the brackets of a call such as `array(['a'], dtype=object)`; other text as it is."""
+    name, _, rest = text.partition("(")
+    if name not in _CALLS or not rest.endswith(")"):
+        return text
+    inside = rest[:-1].strip()
+    if not inside:
+        return "[]"
+    end = inside.rfind(_BRACKETS[inside[0]]) + 1 if inside[0] in _BRACKETS else 0
+    return inside[:end] if end and _OPTIONS.fullmatch(inside, end) else text
 
 
 def _is_one_name(items: Sequence[Any]) -> bool:

@@ -60,7 +60,7 @@ def read_large(source: str | Path, **options: Any) -> Examples:
     if path.is_dir() or is_dataset(path) or (path.is_file() and path.stat().st_size < LARGE):
         return read(source, **options)
     path, kind = located(path), asked.kind
-    name, unit = str(path), unit_of(path, asked.delimiter)
+    name, unit = str(path), unit_of(path, asked.delimiter, asked.encoding)
     numbered = rows(path, encoding=asked.encoding, delimiter=asked.delimiter)
     head = list(islice(numbered, HEAD))
     if not head:

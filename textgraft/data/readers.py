@@ -266,7 +266,7 @@ def _all_rows(source: Any, encoding: str | None, delimiter: str | None) -> tuple
     """Name of the source, unit of its rows, and at least one row."""
     if _is_path(source):
         path = located(Path(source))
-        name, unit = str(path), unit_of(path, delimiter)
+        name, unit = str(path), unit_of(path, delimiter, encoding)
         numbered_rows = list(rows(path, encoding=encoding, delimiter=delimiter))
     else:
         name = "<frame>" if hasattr(source, "columns") else "<memory>"

@@ -99,11 +99,11 @@ def rows(
     return _format(path).read(path, encoding, delimiter, sniff_bytes)
 
 
-def unit_of(path: Path, delimiter: str | None = None) -> Unit:
+def unit_of(path: Path, delimiter: str | None = None, encoding: str | None = None) -> Unit:
     """The unit of the numbers that `rows` gives: lines of text, rows, or items of one JSON value."""
     if delimiter is None and isinstance(_format(path), BinaryFormat):
         return "row"
-    return "item" if delimiter is None and format_of(path) in JSON_SUFFIXES and is_one_value(path) else "line"
+    return "item" if delimiter is None and format_of(path) in JSON_SUFFIXES and is_one_value(path, encoding) else "line"
 
 
 def located(path: Path) -> Path:

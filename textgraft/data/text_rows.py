@@ -106,7 +106,7 @@ def read_cells(
 ) -> Iterator[TextRow]:
     """`read_rows` without texts, for tables whose texts are read by other means."""
     file = located(Path(path))
-    unit = unit_of(file, delimiter)
+    unit = unit_of(file, delimiter, encoding)
     for number, cells in rows(file, encoding=encoding, delimiter=delimiter):
         id_column = find_column(list(cells), id, ID_NAMES, "the id", str(file))
         yield TextRow(str(file), unit, number, cells, (), id_column)
@@ -123,7 +123,7 @@ def text_rows(
         encoding, delimiter: As for `read_rows`.
     """
     data_set = is_dataset(path)
-    unit: Unit = "row" if data_set else unit_of(path, delimiter)
+    unit: Unit = "row" if data_set else unit_of(path, delimiter, encoding)
     if data_set:
         rows_read = dataset_rows(path)
     else:

@@ -100,16 +100,17 @@ def detect(source: str | Path) -> str:
     fields = first_line(path).split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return "glove"
-    return "word2vec" if _is_text(path) else "word2vec-binary"
+    return "word2vec" if _is_text(path, int(fields[1])) else "word2vec-binary"
 
 
-def _is_text(path: Path) -> bool:
-    """True if the second line has numbers after the word."""
+def _is_text(path: Path, dimensions: int) -> bool:
+    """True if the second line has numbers after the word, which may have spaces in it."""
     with explained(path), open_binary(path) as file:
         file.readline(100)
         line = file.readline(_PEEK)
+    parts = line.split()
     try:
-        return all(math.isfinite(float(field)) for field in line.split()[1:3])
+        return all(math.isfinite(float(field)) for field in parts[max(1, len(parts) - dimensions) :][:2])
     except ValueError:
         return False
 

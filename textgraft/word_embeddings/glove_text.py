@@ -21,12 +21,13 @@ from textgraft.word_embeddings.word_vectors import VectorStream
 def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     """Stream the vectors of a file, compressed or not; with `limit` only the first ones.
 
-    The number of words is counted in a separate pass; D is that of the first line.
+    The number of words is counted in a separate pass; D is that of the first lines.
 
     Raises:
         UserError: A line is not a word and D numbers; the message has file and line.
     """
-    dimensions = width(first_line(path))
+    first_line(path)
+    dimensions = width(path)
     if dimensions < 1:
         remedy = "Is it the right file?"
         raise UserError("there is no number after the word.", where=f"{path} line 1", remedy=remedy)

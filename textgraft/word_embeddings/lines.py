@@ -107,19 +107,32 @@ def _at_any_space(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
 
 
 def _before_numbers(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
-    """The last D fields, and before them a word that may have spaces in it."""
-    parts = fields(line)
-    word, numbers = parts[:-dimensions], parts[-dimensions:]
-    if any(_number(part) is not None for part in word[1:]):  # rather too many numbers, or two lines without an end
+    """The last D fields, and before them a word that may have spaces in it; nothing where it has a number in it, so
+    that the line has rather too many numbers, or lacks an end.
+    """
+    word, *numbers = line.rsplit(None, dimensions) or [b""]
+    inside = word.split()
+    if len(inside) > 1 and any(_number(part) is not None for part in inside[1:]):
         return b"", b""
-    return b" ".join(word), b" ".join(numbers)
+    return (word.strip(b" \t") if inside else b" "), b" ".join(numbers)
 
 
-def width(line: bytes) -> int:
-    """The number of numbers at the end of a line, after a word that may be one as well or have spaces in it."""
-    parts = fields(line)
-    end = next((i for i in range(len(parts) - 1, 0, -1) if _number(parts[i]) is None), 0)
-    return len(parts) - 1 - end
+def width(path: Path) -> int:
+    """The number of numbers in a line of a file without a header.
+
+    It is that of the first line, unless the first word has spaces in it: then the second line decides.
+    """
+    first, second = (fields(line)[1:] for line in _head(path))
+    if any(_number(part) is None for part in first) and 0 < len(second) < len(first):
+        return len(second)
+    return len(first)
+
+
+def _head(path: Path) -> tuple[bytes, bytes]:
+    """The first line and the second, which may be missing."""
+    with explained(path), open_binary(path) as file:
+        first, second, *_ = [*islice(_lines(file), 2), b"", b""]
+    return first, second
 
 
 def fields(line: bytes) -> list[bytes]:
@@ -141,7 +154,7 @@ def _raise_for_line(line: bytes, dimensions: int, where: str, decoder: WordDecod
     """Raise the UserError for a line, if it is wrong."""
     word, *parts = fields(line)
     split, after = _before_numbers(line, dimensions)
-    if b" " in split and None not in map(_number, after.split()):
+    if b" " in split.strip() and None not in map(_number, after.split()):
         word, parts = split, after.split()
     if not word:
         raise UserError("there is no word before the numbers.", where=where, remedy=_CUT)
@@ -219,7 +232,8 @@ def written_lines(blocks: Iterable[Block], where: Path) -> Iterator[bytes]:
 def sound(word: str, where: Path, separators: str = " \t\n\r\v\f\0") -> str:
     """Return a word that a format with these separators can represent. Raises UserError for any other."""
     if not word or any(c in separators for c in word):
-        raise UserError(f"the word {word!r} is empty or has a space in it.", where=str(where), remedy="Leave it out.")
+        remedy = "Leave it out, or write textgraft's own format."
+        raise UserError(f"the word {word!r} is empty or has a space in it.", where=str(where), remedy=remedy)
     return word
 
 
