@@ -150,6 +150,18 @@ def binary_tables(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+def json_tables(rows: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """The rows as one JSON value, in the ways of pandas and of services, and over several lines."""
+    names = list(rows[0])
+    columns = {name: [row[name] for row in rows] for name in names}
+    cells = {name: {str(i): cell for i, cell in enumerate(column)} for name, column in columns.items()}
+    split = {"columns": names, "index": [*range(len(rows))], "data": [list(row.values()) for row in rows]}
+    service = {"rows": [{"row_idx": i, "row": row} for i, row in enumerate(rows)], "total": len(rows)}
+    tables = (columns, cells, {f"r{i}": row for i, row in enumerate(rows)}, split, {"data": rows}, service)
+    whole = [json.dumps(table, ensure_ascii=False, indent=indent) for table in tables for indent in (None, 1)]
+    return [one.encode() for one in (*whole, "\n".join(json.dumps(row, indent=1) for row in rows))]
+
+
 def use_table(path: Path) -> None:
     """What `check`, `predict` and `pretrain` do with a table."""
     check(read_both(path))
@@ -340,6 +352,7 @@ def vector_files(folder: Path) -> dict[str, bytes]:
     (folder / "v.txt").write_text(VECTORS, encoding="utf-8")
     convert_vectors(folder / "v.txt", folder / "v.bin", to="word2vec-binary")
     convert_vectors(folder / "v.txt", folder / "g.txt", to="glove")
+    (folder / "s.txt").write_text("\ufeff. . . 1 2 3\nthe  4\t5 6\nat name@domain.com 7 8 9\n", "utf-8")
     files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     return {**files, "v.txt.gz": gzip.compress(files["v.txt"]), "v.bin.gz": gzip.compress(files["v.bin"])}
 
@@ -370,6 +383,7 @@ def targets(scratch: Path) -> Iterator[tuple[str, Target]]:
     yield "tsv", Target(use_table, {"a.tsv": csv("\t"), "b.tsv": b'text\tlabel\n"a" b\tx\nc\ty\n'})
     array = json.dumps(rows, ensure_ascii=False, indent=1).encode()
     yield "json", Target(use_table, {"a.json": array, "b.json": json.dumps([{"text": "a", "label": [1, 0]}]).encode()})
+    yield "json tables", Target(use_table, {f"{i}.json": one for i, one in enumerate(json_tables(rows))})
     more = [{"text": "a", "label": ["x", "y"], "id": 1}, {"text": None, "label": None, "id": "b"}]
     choices = [{"context": "c", "question": "q", "answerA": "a", "answerB": "b", "label": 1}]
     pairs = [{"premise": "a", "hypothesis": "b", "label": 0}, {"premise": "c", "hypothesis": "d", "label": 1}]
@@ -405,6 +419,8 @@ def targets(scratch: Path) -> Iterator[tuple[str, Target]]:
     yield "brat text", Target(use_brat_text, {"a.txt": b"Anna is in  Rome."})
     yield "tags in json", Target(use_tagged, {f"{i}.jsonl": json_lines([one, one]) for i, one in enumerate(TAGS)})
     yield "tags in a list", Target(use_tagged, {f"{i}.json": json.dumps([one]).encode() for i, one in enumerate(TAGS)})
+    framed = {name: {str(i): [f"{name}{i}", "O"] for i in range(3)} for name in ("tokens", "tags")}
+    yield "tags in a frame", Target(use_tagged, {"a.json": json.dumps(framed).encode()})
     yield "squad", Target(use_squad, {"a.json": json.dumps(SQUADS[0]).encode(), "b.jsonl": json_lines([SQUADS[1]] * 2)})
     vectors = vector_files(places["vectors"])
     yield "vectors text", Target(use_vectors, {name: data for name, data in vectors.items() if ".txt" in name})

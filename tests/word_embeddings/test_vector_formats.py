@@ -137,14 +137,14 @@ def test_spaces_and_tabs_lose_no_number(header: bytes, text: bytes, words: list[
     same(load_vectors(convert_vectors(path, tmp_path / "folder")), found)
 
 
-@pytest.mark.parametrize("header", [b"", b"4 3\n"])
+@pytest.mark.parametrize("header", [b"", b"5 3\n"])
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 def test_words_with_spaces_in_them_and_a_byte_order_mark(header: bytes, mark: bytes, tmp_path: Path) -> None:
     path = tmp_path / "v.txt"
-    path.write_bytes(mark + header + b". . . 1 2 3\nthe 4 5 6\nat name@domain.com 7 8 9\n1 1 1 1\n")
+    path.write_bytes(mark + header + b". . . 1 2 3\nthe 4 5 6\nat name@domain.com 7 8 9\n 1 1 1\n1 1 1 1\n")
     found = load_vectors(path)
-    assert list(found.words) == [". . .", "the", "at name@domain.com", "1"]
-    assert np.asarray(found.rows).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 1]]
+    assert list(found.words) == [". . .", "the", "at name@domain.com", " ", "1"]
+    assert np.asarray(found.rows).tolist() == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [1, 1, 1], [1, 1, 1]]
     same(load_vectors(convert_vectors(path, tmp_path / "folder")), found)
     with pytest.raises(UserError, match=r"has a space in it. Leave it out"):
         convert_vectors(path, tmp_path / "v.vec", to="word2vec")
@@ -177,6 +177,7 @@ def test_words_that_are_not_utf_8_can_be_replaced(to: str, tmp_path: Path) -> No
         (b"2 3\na 1 2 3\nb 4 5\n", "line 3: 2 numbers; other lines have 3"),
         (b"2 3\na 1 2 3\nb 4 5 6 7\n", "line 3: 4 numbers; other lines have 3"),
         (b"2 3\na 1 2 3\nb c x 5 6\n", "line 3: the word has a space in it"),
+        (b"2 3\na b 1 2 3\n c 4 5 6\n", "line 3: the word has a space in it"),
         (b"2 3\na 1 2 3\nb 4 c 7 8 9\n", "line 3: the word has a space in it"),  # two lines without an end between
         (b"2 3\na 1 2 3\nb c 5 nan 7\n", "line 3: 'nan' is not a finite number"),
         (b"2 3\na 1 2 x\nb 4 5 6\n", "line 2: 'x' is not a finite number"),
@@ -347,3 +348,10 @@ def test_other_models_and_other_files(tiny_lm: Path, tmp_path: Path) -> None:
     folder = save_vectors(made(), tmp_path / "v")
     with pytest.raises(UserError, match="word vectors, not a network"):
         loading.load_network(folder)
+
+
+def test_a_header_of_thousands_of_digits_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_bytes(b"1 " + b"9" * 5_000 + b"\na 1 2 3\n")
+    with pytest.raises(UserError, match="is not the number of words and of dimensions"):
+        load_vectors(path)

@@ -100,7 +100,7 @@ def detect(source: str | Path) -> str:
     fields = first_line(path).split()
     if len(fields) != 2 or not all(field.isdigit() for field in fields):
         return "glove"
-    return "word2vec" if _is_text(path, int(fields[1])) else "word2vec-binary"
+    return "word2vec" if _is_text(path, int(fields[1][:12])) else "word2vec-binary"
 
 
 def _is_text(path: Path, dimensions: int) -> bool:

@@ -111,10 +111,11 @@ def _before_numbers(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
     that the line has rather too many numbers, or lacks an end.
     """
     word, *numbers = line.rsplit(None, dimensions) or [b""]
-    inside = word.split()
-    if len(inside) > 1 and any(_number(part) is not None for part in inside[1:]):
+    if line[:1].isspace():  # the word is a space, or nothing that begins with one
+        return (b" ", b" ".join([word, *numbers])) if len(numbers) == dimensions - 1 else (b"", b"")
+    if any(_number(part) is not None for part in word.split()[1:]):
         return b"", b""
-    return (word.strip(b" \t") if inside else b" "), b" ".join(numbers)
+    return word, b" ".join(numbers)
 
 
 def width(path: Path) -> int:
