@@ -120,8 +120,7 @@ def _list_in(value: Any) -> _List | None:
         return _of_mapping(value)
     if is_list(value):
         return _List(sorted(value, key=str) if isinstance(value, set | frozenset) else list(value))
-    text = value.strip() if isinstance(value, str) else ""
-    text = _called_with(text)
+    text = _called_with(value.strip()) if isinstance(value, str) else ""
     if text in _EMPTY:
         return _List([], is_certain=False)
     if len(text) < 2 or _BRACKETS.get(text[0]) != text[-1]:

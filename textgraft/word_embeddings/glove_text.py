@@ -9,7 +9,6 @@ from textgraft.core.files import writing_atomically
 from textgraft.word_embeddings.lines import (
     WordDecoder,
     count_lines,
-    first_line,
     limited,
     stream_of_lines,
     width,
@@ -26,7 +25,6 @@ def read(path: Path, limit: int | None, decoder: WordDecoder) -> VectorStream:
     Raises:
         UserError: A line is not a word and D numbers; the message has file and line.
     """
-    first_line(path)
     dimensions = width(path)
     if dimensions < 1:
         remedy = "Is it the right file?"

@@ -119,21 +119,16 @@ def _before_numbers(line: bytes, dimensions: int) -> tuple[bytes, bytes]:
 
 
 def width(path: Path) -> int:
-    """The number of numbers in a line of a file without a header.
+    """The number of numbers in a line of a file without a header. Raises UserError for an empty file.
 
     It is that of the first line, unless the first word has spaces in it: then the second line decides.
     """
-    first, second = (fields(line)[1:] for line in _head(path))
+    first = fields(first_line(path))[1:]
+    with explained(path), open_binary(path) as file:
+        second = fields(next(islice(_lines(file), 1, 2), b""))[1:]
     if any(_number(part) is None for part in first) and 0 < len(second) < len(first):
         return len(second)
     return len(first)
-
-
-def _head(path: Path) -> tuple[bytes, bytes]:
-    """The first line and the second, which may be missing."""
-    with explained(path), open_binary(path) as file:
-        first, second, *_ = [*islice(_lines(file), 2), b"", b""]
-    return first, second
 
 
 def fields(line: bytes) -> list[bytes]:
