@@ -137,7 +137,7 @@ def worker(recipe: str, seconds: float, rows: int | None) -> None:
     joined = processes.start() if launched() else processes.ALONE
     if not joined.first:
         follow(joined)
-        return
+        processes.leave(0)
     run = random_run(recipe, rows)
     with tempfile.TemporaryDirectory() as folder, leading(run, Path(folder) / "none") as leader:
         assert isinstance(leader, Leader)
@@ -148,7 +148,9 @@ def worker(recipe: str, seconds: float, rows: int | None) -> None:
             next(steps)
         rate = (run.progress.tokens - before) / (time.perf_counter() - began)
     dismiss()
-    print(json.dumps(rate))
+    print(json.dumps(rate), flush=True)
+    if joined.several:
+        processes.leave(0)
 
 
 def main() -> None:

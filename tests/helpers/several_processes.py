@@ -217,7 +217,7 @@ def main() -> None:
     else:
         follow(joined)
     processes.finish()
-    return None
+    processes.leave(0)
 
 
 if __name__ == "__main__":

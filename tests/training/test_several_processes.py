@@ -199,6 +199,20 @@ def test_a_variable_that_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> 
         processes.start()
 
 
+def test_a_process_leaves_whatever_its_threads_do() -> None:
+    """The interpreter's own shutdown waits for this one; others it stops, and C++ may abort the process for that."""
+    program = """
+import atexit, threading
+from textgraft.core.processes import leave
+atexit.register(print, "closed")
+threading.Thread(target=threading.Event().wait).start()
+print("done")
+leave(3)
+"""
+    done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (3, [b"done", b"closed"]), done.stderr
+
+
 def test_what_processes_cannot_divide_is_said_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_current", Processes(0, 4))
     phase = Phase("p", 1, 0.01, optimizer="muon")

@@ -170,7 +170,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     if launched():
-        sys.exit(_on_several_processes(arguments, debug=debug))
+        from textgraft.core import processes
+
+        processes.leave(_on_several_processes(arguments, debug=debug))
     sys.exit(_exit_code(arguments, debug=debug))
 
 
@@ -186,8 +188,7 @@ def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
         if joined.first:
             code = _exit_code(arguments, debug=debug)
             if not dismiss():
-                sys.stderr.flush()
-                os._exit(code)  # whoever still waits for this process ends with its connections
+                processes.leave(code)  # whoever still waits for this process ends with its connections
             return code
         follow(joined)
         return 0

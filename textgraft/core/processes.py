@@ -6,17 +6,19 @@ nothing and print nothing.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -208,6 +210,19 @@ def finish() -> None:
         with suppress(RuntimeError, ValueError):
             dist.destroy_process_group()
     _current = ALONE
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with an exit code, after what was registered with atexit.
+
+    The interpreter's own shutdown stops threads wherever they are; one in torch.distributed then aborts the process
+    ("terminate called without an active exception"), and a training that is done and saved counts as failed.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a closed pipe, a closed file
+            stream.flush()
+    os._exit(code)
 
 
 def told(message: Callable[[], Any], seconds: float = 20.0) -> bool:

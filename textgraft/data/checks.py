@@ -197,9 +197,7 @@ def _check_tokens(
 def _check_ids(part: Examples) -> Iterator[Problem]:
     if part.ids is None or part.unit == "file":
         return
-    counts = Counter(name for name in part.ids if name)
-    repeated = [i for i, name in enumerate(part.ids) if counts[name] > 1]
-    if repeated:
+    if repeated := sorted(i for members in _equal(_digests(part.ids)) for i in members):
         example = part.ids[repeated[0]]
         message = f"{len(repeated):,} rows share their id with another (such as '{example}')."
         remedy = "Give each row its own id, or take out rows that were exported twice."
@@ -351,14 +349,18 @@ def _folded_digests(texts: Sequence[str]) -> NDArray[np.uint64]:
 
     Of ten million different texts two have the same number with a probability of three in a million.
     """
-    return np.fromiter(map(_folded_digest, texts), dtype=np.uint64, count=len(texts))
+    return _digests(texts, lambda text: " ".join(visible(text).casefold().split()))
 
 
-def _folded_digest(text: str) -> int:
-    folded = " ".join(visible(text).casefold().split())
-    if not folded:
+def _digests(texts: Sequence[str], fold: Callable[[str], str] = str) -> NDArray[np.uint64]:
+    """A number for each text (N,), equal for equal texts, after `fold`; EMPTY for an empty text."""
+    return np.fromiter((_digest(fold(text)) for text in texts), dtype=np.uint64, count=len(texts))
+
+
+def _digest(text: str) -> int:
+    if not text:
         return int(EMPTY)
-    return int.from_bytes(hashlib.blake2b(folded.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def _remedy_of_missing(part: Examples) -> str:

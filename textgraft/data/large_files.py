@@ -1,4 +1,4 @@
-"""Files of texts that are read without keeping the texts in memory."""
+"""Files of texts that are read without keeping texts and ids in memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Asked:
 def read_large(source: str | Path, **options: Any) -> Examples:
     """`textgraft.read`, with the texts of a file of LARGE bytes or more on disk (data.texts_on_disk).
 
-    In memory are a few bytes a text, and ids. It differs from `read` where no name and no value of the first HEAD rows
+    In memory are a few bytes a text. It differs from `read` where no name and no value of the first HEAD rows
     tells which column is which. Folders, data sets and questions with options are in memory.
 
     Args:
@@ -73,7 +73,7 @@ def read_large(source: str | Path, **options: Any) -> Examples:
     id_column = find_column(columns, asked.id, ID_NAMES, "the id", name)
     layout = layout_of(columns, table, name, (asked.text, asked.text2), asked.label, id_column)
     lines, texts = array("q"), TextsOnDisk(pairs=len(layout.texts) == 2)
-    ids: list[str] | None = None if id_column is None else []
+    ids = None if id_column is None else TextsOnDisk()
     answers: list[Mapping[str, Any]] = []
     shared = _SharedRows(layout.labels)
     for number, row in _counted(chain(head, numbered), lines):
@@ -81,7 +81,7 @@ def read_large(source: str | Path, **options: Any) -> Examples:
         values = [[row.get(column)] for column in layout.texts]
         texts.append((cells.pairs(*values) if len(values) == 2 else cells.texts(*values))[0])
         if ids is not None and id_column is not None:
-            ids += cells.texts([row.get(id_column)])
+            ids.append(cells.texts([row.get(id_column)])[0])
         if layout.labels:
             answers.append(shared.of(row))
     labels = None
