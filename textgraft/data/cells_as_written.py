@@ -79,9 +79,12 @@ def number_in_another_notation(values: Sequence[Any]) -> str | None:
     >>> number_in_another_notation(["0,5", "12"]), number_in_another_notation(["0.5"])
     ('0,5', None)
     """
-    numbers = _Numbers.of(values)
-    present = sum(not is_no_label(value) for value in values)
-    return None if len(numbers.texts) < present or not numbers.unusual else values[numbers.unusual[0]]
+    present = [value for value in values if not is_no_label(value)]
+    if any(type(value) is not str for value in present):
+        return None
+    distinct = list(dict.fromkeys(present))
+    numbers = _Numbers.of(distinct)
+    return None if len(numbers.texts) < len(distinct) or not numbers.unusual else distinct[numbers.unusual[0]]
 
 
 @dataclass(frozen=True)

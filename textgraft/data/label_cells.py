@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,7 +62,7 @@ def unpack(values: Sequence[Any], separator: str | None = None) -> LabelCells:
     >>> unpack([{"choices": ["a", "b"]}, "c"]).values, unpack([[1, 0, 1], [0, 0, 1]]).values
     ([['a', 'b'], ['c']], [['0', '2'], ['2']])
     """
-    present = [i for i, value in enumerate(values) if not is_no_label(value)]
+    present = array("q", (i for i, value in enumerate(values) if not is_no_label(value)))  # of a table of millions
     lists = {i: found for i in present if (found := _list_in(values[i])) is not None}
     bracketed = len(lists) == len(present) and any(not _is_one_name(found.items) for found in lists.values())
     is_certain = any(found.is_certain for found in lists.values())

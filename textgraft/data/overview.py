@@ -6,12 +6,13 @@ Columns and kinds of label may have been guessed; the overview shows the result 
 from __future__ import annotations
 
 import math
-from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import median, median_low
+from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from textgraft.data.examples import Choice, Examples, InputKind, Label, Pair, TargetKind, reads
 from textgraft.data.targets import TARGETS, target_of
@@ -54,7 +55,7 @@ class Overview:
 
 def overview(part: Examples) -> Overview:
     """Summarise a data set."""
-    lengths = array("q", (len(text) for text in part.texts)) or [0]
+    lengths = np.fromiter(map(len, part.texts), dtype=np.int64, count=len(part)) if len(part) else np.zeros(1, int)
     quantities = [value for value in part.labels or () if isinstance(value, float) and not math.isnan(value)]
     labels: dict[str, int] = {}
     if part.labels is not None and target_of(part).has_classes:
@@ -68,8 +69,8 @@ def overview(part: Examples) -> Overview:
         part.kind,
         labels,
         (min(quantities), float(median(quantities)), max(quantities)) if quantities else (),
-        median_low(lengths),
-        max(lengths),
+        int(np.quantile(lengths, 0.5, method="lower")),
+        int(lengths.max()),
         ("" if first is None else _shown(part.texts[first]), label),
     )
 
