@@ -50,6 +50,7 @@ def test_pretraining_opens_the_shards_on_each_process(desk: Desk, tiny_recipe: P
     options = ["--recipe", tiny_recipe, "--quiet", "--json"]
     done = torchrun("pretrain", desk / "pool.txt", "--out", tmp_path / "lm", *options)
     assert done.code == 0, done.err
+    assert "[rank" not in done.err, done.err  # torch's own warnings, of each process
     run = json.loads((tmp_path / "lm" / "run.json").read_text())
     one = subprocess.run(
         [sys.executable, "-m", "textgraft", "pretrain", desk / "pool.txt", "--out", tmp_path / "one", *options],
@@ -127,6 +128,18 @@ def test_without_torchrun_the_processes_save_and_end(desk: Desk, tiny_recipe: Pa
         time.sleep(0.2)
     assert (tmp_path / "lm.run" / "checkpoint.safetensors").exists()
     assert not (tmp_path / "lm").exists()
+
+
+def test_a_closed_pipe_ends_process_0_alone(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [*TORCHRUN, "--nproc-per-node=2", "-m", "textgraft", "models", "--json"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=environment(), timeout=120)
+    os.close(write)
+    err = done.stderr.decode()
+    assert "textgraft: error" not in err
+    assert re.findall(r"rank +: (\d)", err) == ["0"], err
+    assert re.findall(r"exitcode +: (-?\d+)", err) == ["1"], err
 
 
 def test_a_port_in_use_is_said_with_its_number(tmp_path: Path) -> None:

@@ -117,6 +117,12 @@ def test_duplicate_ids_are_errors_and_name_every_row() -> None:
     assert found(check(read(rows), rare=1)) == {"duplicate-id": ("error", (1, 3))}
 
 
+@pytest.mark.parametrize("ids", [["a", "A", "a ", "á", "a\u0301"], ["a?", "a\ud800", "a\ud801", "", ""]])
+def test_ids_that_differ_in_any_character_are_others(ids: list[str]) -> None:
+    part = Examples([f"text {i}" for i in range(5)], ["x", "y"] * 2 + ["x"], "single", ids)
+    assert not found(check(part, rare=1))
+
+
 def test_a_test_set_that_leaks_is_an_error_unless_it_is_a_text_in_a_hundred() -> None:
     train = labelled(["Leaked text"])
     test = read((["leaked  TEXT", *(f"new {i}" for i in range(5))], ["pos"] * 6))

@@ -104,6 +104,32 @@ def test_rejected_examples_have_no_label(tmp_path: Path) -> None:
     assert_read_the_same(path)
 
 
+def test_columns_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_files, "HEAD", 3)
+    rows: list[dict[str, Any]] = [{"text": f"pool {i}"} for i in range(5)]
+    rows += [{"text": f"text {i}", "label": "ab"[i % 2], "id": 7, f"other{i}": 1} for i in range(4)]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert_read_the_same(path)
+    assert_read_the_same(path, label="label", id="id")
+    assert read_large(path).labels == [""] * 5 + ["a", "b"] * 2
+
+
+def test_a_full_disk_of_temporary_files_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "".join(f"{'a text ' * 60}{i},a\n" for i in range(5000)))
+    program = "import sys\nfrom textgraft.data import large_files\nlarge_files.LARGE = 0\n"
+    program += "from textgraft.cli import main\nmain(['check', sys.argv[1]])"
+    command = f"ulimit -f 1000; exec '{sys.executable}' -c \"$0\" '{path}'"
+    variables = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(["bash", "-c", command, program], env=variables, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"textgraft: error: {tmp_path}: cannot write (File too large)."), done.stderr
+    assert "ulimit" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.iterdir()) == [path]
+
+
 def test_missing_files_and_folders(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.csv", tmp_path / "none" / "none.csv"):
         assert_read_the_same(path)

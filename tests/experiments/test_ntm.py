@@ -204,7 +204,12 @@ def test_the_command_writes_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("task", "options", "message"),
-    [("copi", {}, "no task 'copi'"), ("copy", {"networks": ("ntm",)}, "no network 'ntm'"), ("copy", {"steps": 0}, "0")],
+    [
+        ("copi", {}, "no task 'copi'"),
+        ("copy", {"networks": ("ntm",)}, "no network 'ntm'"),
+        ("copy", {"steps": 0}, "0"),
+        *(("copy", {"learning_rate": rate}, "learning_rate is") for rate in (-1.0, math.nan, 1e30)),
+    ],
 )
 def test_mistakes_are_told(task: str, options: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -170,15 +170,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     if launched():
-        from textgraft.core import processes
-
-        processes.leave(_on_several_processes(arguments, debug=debug))
+        _on_several_processes(arguments, debug=debug)
     sys.exit(_exit_code(arguments, debug=debug))
 
 
-def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
-    """Run the command on process 0, whose trainings the others follow; return the exit code of this process."""
-    first = os.environ["RANK"] == "0"
+def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> NoReturn:
+    """Run the command on process 0, whose trainings the others follow; end this process with its exit code."""
+    first, code = os.environ["RANK"] == "0", 0
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # a warning of each phase, about parameters without gradient
     from textgraft.core import processes
     from textgraft.training.followers import dismiss, follow
@@ -189,13 +187,13 @@ def _on_several_processes(arguments: Sequence[str], *, debug: bool) -> int:
             code = _exit_code(arguments, debug=debug)
             if not dismiss():
                 processes.leave(code)  # whoever still waits for this process ends with its connections
-            return code
-        follow(joined)
-        return 0
+        else:
+            follow(joined)
     except UserError as error:  # process 0 has the same, or is gone and torchrun reports it
-        return _reported(error) if first or debug else USER_ERROR
+        code = _reported(error) if first or debug else USER_ERROR
     finally:
         processes.finish()
+    processes.leave(code)
 
 
 def _exit_code(arguments: Sequence[str], *, debug: bool) -> int:
@@ -203,6 +201,8 @@ def _exit_code(arguments: Sequence[str], *, debug: bool) -> int:
     try:
         with nullcontext() if debug else warnings_on_stderr():
             code = _run(arguments)
+    except SystemExit as left:  # typer's, for a closed pipe
+        code = left.code if isinstance(left.code, int) else FAILED
     except Exception as error:
         if debug:
             traceback.print_exception(error)

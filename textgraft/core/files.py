@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from textgraft.core.errors import UserError
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk, or of a user's share of it, that is full; only writing has them."""
 
 
@@ -83,6 +83,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
         errno.ENOENT: "The folder was removed in the meantime, as another run on the same path may do: start it again.",
         errno.ENOSPC: "The disk is full: make room and run the same command again.",
         errno.EDQUOT: "Your share of the disk is full: make room and run the same command again.",
+        errno.EFBIG: "Files may not become as large here: see `ulimit -f`.",
         errno.EACCES: "Choose a folder that you may write to.",
         errno.EROFS: "Choose a folder that you may write to.",
         errno.EEXIST: "A file has the name of a folder: choose another path.",

@@ -360,7 +360,7 @@ def _digests(texts: Sequence[str], fold: Callable[[str], str] = str) -> NDArray[
 def _digest(text: str) -> int:
     if not text:
         return int(EMPTY)
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def _remedy_of_missing(part: Examples) -> str:

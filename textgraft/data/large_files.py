@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from textgraft.data.columns import ID_NAMES, Cells, find_column
 from textgraft.data.examples import Examples, Label, TargetKind
 from textgraft.data.huggingface_datasets import is_dataset
 from textgraft.data.label_columns import read_labels, warn_of_marks
+from textgraft.data.members import format_of
 from textgraft.data.readers import has_choices, layout_of, read, validate_kind
-from textgraft.data.tables import Row, located, rows, unit_of, why_empty
+from textgraft.data.tables import JSON_SUFFIXES, Row, located, rows, unit_of, why_empty
 from textgraft.data.texts_on_disk import TextsOnDisk
 
 LARGE = 1 << 26
@@ -44,8 +46,8 @@ class _Asked:
 def read_large(source: str | Path, **options: Any) -> Examples:
     """`textgraft.read`, with the texts of a file of LARGE bytes or more on disk (data.texts_on_disk).
 
-    In memory are a few bytes a text. It differs from `read` where no name and no value of the first HEAD rows
-    tells which column is which. Folders, data sets and questions with options are in memory.
+    In memory are a few bytes a text. It differs from `read` where no name and no value of the first HEAD rows tells
+    which column is which. Folders, data sets and questions with options are in memory.
 
     Args:
         source: Path of a file.
@@ -61,12 +63,10 @@ def read_large(source: str | Path, **options: Any) -> Examples:
         return read(source, **options)
     path, kind = located(path), asked.kind
     name, unit = str(path), unit_of(path, asked.delimiter, asked.encoding)
-    numbered = rows(path, encoding=asked.encoding, delimiter=asked.delimiter)
-    head = list(islice(numbered, HEAD))
-    if not head:
+    table, numbered = _begin(path, asked)
+    if not table:
         remedy = "Check that it is the right file: one text per row, and a label beside each for training."
         raise UserError(why_empty(path), where=name, remedy=remedy)
-    table = [row for _, row in head]
     columns = list(dict.fromkeys(column for row in table for column in row))
     if has_choices(columns, kind, asked.text, asked.text2):
         return read(source, **options)
@@ -76,7 +76,7 @@ def read_large(source: str | Path, **options: Any) -> Examples:
     ids = None if id_column is None else TextsOnDisk()
     answers: list[Mapping[str, Any]] = []
     shared = _SharedRows(layout.labels)
-    for number, row in _counted(chain(head, numbered), lines):
+    for number, row in _counted(numbered, lines):
         cells = Cells(name, unit, [number])
         values = [[row.get(column)] for column in layout.texts]
         texts.append((cells.pairs(*values) if len(values) == 2 else cells.texts(*values))[0])
@@ -94,6 +94,23 @@ def read_large(source: str | Path, **options: Any) -> Examples:
         warn_of_marks(table, columns, (*layout.texts, id_column), name)
     labels = None if labels is None else _shared(labels)
     return Examples(texts, labels, kind if labels is not None else None, ids, lines, name, unit)
+
+
+def _begin(path: Path, asked: _Asked) -> tuple[list[Mapping[str, Any]], Iterator[Row]]:
+    """The first HEAD rows, of JSON also each later one with a column that none before has; and all rows with places."""
+    numbered = rows(path, encoding=asked.encoding, delimiter=asked.delimiter)
+    head = list(islice(numbered, HEAD))
+    sample: list[Mapping[str, Any]] = [row for _, row in head]
+    if len(head) < HEAD or asked.delimiter is not None or format_of(path) not in JSON_SUFFIXES:
+        return sample, chain(head, numbered)
+    known = {column for row in sample for column in row}
+    for _, row in numbered:
+        if not row.keys() <= known:
+            known.update(row)
+            sample.append(row)
+    again = rows(path, encoding=asked.encoding, delimiter=asked.delimiter)
+    with warnings.catch_warnings(action="ignore"):  # what there is to say of the encoding has been said
+        return sample, chain(list(islice(again, HEAD)), again)
 
 
 class _SharedRows:

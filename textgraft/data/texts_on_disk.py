@@ -7,8 +7,11 @@ import tempfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import overload
 
+from textgraft.core.files import cannot_write
 from textgraft.data.examples import Pair
 
 _CHUNK = 1 << 20
@@ -28,8 +31,9 @@ class TextsOnDisk(Sequence[str]):
 
     def append(self, text: str) -> None:
         """Add a text, or a Pair."""
-        for part in (text.first, text.second) if isinstance(text, Pair) else (text,):
-            self._ends.append(self._ends[-1] + self._file.write(part.encode("utf-8")))
+        with _writing():
+            for part in (text.first, text.second) if isinstance(text, Pair) else (text,):
+                self._ends.append(self._ends[-1] + self._file.write(part.encode("utf-8")))
 
     def __len__(self) -> int:
         return (len(self._ends) - 1) // (2 if self._pairs else 1)
@@ -47,7 +51,7 @@ class TextsOnDisk(Sequence[str]):
             index += len(self)
         if not 0 <= index < len(self):
             raise IndexError(f"text {index} of {len(self)}")
-        self._file.flush()
+        self._flush()
         if not self._pairs:
             return self._part(index)
         return Pair(self._part(2 * index), self._part(2 * index + 1))
@@ -57,12 +61,16 @@ class TextsOnDisk(Sequence[str]):
         while (first := next(parts, None)) is not None:
             yield Pair(first, next(parts)) if self._pairs else first
 
+    def _flush(self) -> None:
+        with _writing():
+            self._file.flush()
+
     def _part(self, number: int) -> str:
         return self._read(number, number + 1).decode("utf-8")
 
     def _parts(self) -> Iterator[str]:
         """Texts, and both of each pair, in order, read many at a time."""
-        self._file.flush()
+        self._flush()
         ends, number = self._ends, 0
         while number < len(ends) - 1:
             last = max(number + 1, bisect_right(ends, ends[number] + _CHUNK) - 1)
@@ -73,3 +81,12 @@ class TextsOnDisk(Sequence[str]):
 
     def _read(self, first: int, last: int) -> bytes:
         return os.pread(self._file.fileno(), self._ends[last] - self._ends[first], self._ends[first])
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Context in which an OSError names the folder of temporary files, whose disk may be another one."""
+    try:
+        yield
+    except OSError as error:
+        raise cannot_write(Path(tempfile.gettempdir()), error) from error

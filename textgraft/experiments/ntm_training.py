@@ -61,6 +61,8 @@ class NTMOptions:
         for name in ("steps", "batch_size", "heads", "test_sequences"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}.", remedy="Give 1 or more.")
+        if not 0 < self.learning_rate < 1:
+            raise UserError(f"learning_rate is {self.learning_rate}.", remedy="Give a number above 0 and below 1.")
 
     def identity(self) -> dict[str, Any]:
         """All options: each may change the results."""

@@ -31,6 +31,7 @@ from textgraft.core.identity import changed_keys
 from textgraft.core.interrupts import was_interrupted
 from textgraft.core.progress_bar import Bar
 from textgraft.data.fingerprint import difference
+from textgraft.data.streams.parallel_encoding import TokenizersEnded
 from textgraft.models import artifact, model_folder
 from textgraft.models.artifact import Predictor
 from textgraft.models.model import Model
@@ -209,6 +210,7 @@ def drive(run: Run, checkpoint: Path, *, title: str, show: bool = True, max_seco
     with (
         locked(checkpoint.parent),
         _deferred_interrupts() as interrupted,
+        _stopping_with(interrupted, title),
         _bar(show) as bar,
         leading(run, checkpoint) as leader,
     ):
@@ -268,6 +270,17 @@ def held_out_scores(validate: Validator, model: Model, tokens: int, *, title: st
 
 def _stopped(title: str) -> Stopped:
     return Stopped("stopped.", where=title, remedy="Run the same command again to resume.")
+
+
+@contextmanager
+def _stopping_with(interrupted: Callable[[], bool], title: str) -> Iterator[None]:
+    """Context in which processes that tokenize may end by the signal that stops this one: torchrun sends it to all."""
+    try:
+        yield
+    except TokenizersEnded as error:
+        if interrupted():
+            raise _stopped(title) from error
+        raise
 
 
 @contextmanager

@@ -17,8 +17,10 @@ from made_up_reviews import reviews
 
 from textgraft.core.errors import UserError
 from textgraft.data.streams import parallel_encoding
-from textgraft.data.streams.parallel_encoding import encoded, validate_processes
+from textgraft.data.streams.parallel_encoding import TokenizersEnded, encoded, validate_processes
 from textgraft.text.tokenizer import Tokenizer
+from textgraft.training import driver
+from textgraft.training.driver import Stopped
 
 TEXTS = reviews(200)[0]
 TOKENIZER = Tokenizer.train(TEXTS, vocab_size=150)
@@ -70,6 +72,13 @@ def test_a_process_that_was_killed_is_a_clear_error(monkeypatch: pytest.MonkeyPa
             child.kill()
     with pytest.raises(UserError, match="ended from outside"):
         list(items)
+
+
+def test_a_stop_that_ends_these_processes_too_is_a_stop() -> None:
+    """torchrun sends its SIGTERM to a whole group of processes."""
+    for interrupted, raised in ((True, Stopped), (False, TokenizersEnded)):
+        with pytest.raises(raised), driver._stopping_with(lambda answer=interrupted: answer, "pretrain"):
+            raise TokenizersEnded(begun=False)
 
 
 UNGUARDED = """

@@ -54,7 +54,7 @@ def encoded(
         stop: Asked before each batch; once it is true, the iterator ends.
 
     Raises:
-        UserError: A process was ended from outside.
+        TokenizersEnded: A process was ended from outside.
     """
     batches = _batches(texts, stop)
     if not processes:
@@ -77,17 +77,23 @@ def encoded(
                     begun = True
                     yield from _with_tags(result, tags)
         except BrokenProcessPool as error:
-            raise _ended(begun) from error
+            raise TokenizersEnded(begun=begun) from error
 
 
-def _ended(begun: bool) -> UserError:
-    where = "tokenizer_processes"
-    if begun:
+class TokenizersEnded(UserError):
+    """A process that tokenizes has ended, by a signal or as soon as it began.
+
+    Args:
+        begun: It had tokenized some texts.
+    """
+
+    def __init__(self, *, begun: bool) -> None:
         message = "a process that tokenizes was ended from outside, perhaps for want of memory."
-        return UserError(message, where=where, remedy="Run the same command again, with fewer processes that tokenize.")
-    message = "the processes that tokenize could not begin."
-    remedy = "In a script, put what it does below `if __name__ == '__main__':`, or use 0 processes."
-    return UserError(message, where=where, remedy=remedy)
+        remedy = "Run the same command again, with fewer processes that tokenize."
+        if not begun:
+            message = "the processes that tokenize could not begin."
+            remedy = "In a script, put what it does below `if __name__ == '__main__':`, or use 0 processes."
+        super().__init__(message, where="tokenizer_processes", remedy=remedy)
 
 
 @contextmanager
