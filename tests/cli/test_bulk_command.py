@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -57,18 +56,22 @@ def test_each_command_writes_a_folder(models: dict[str, Path], texts: Path, tmp_
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_whole_files_and_is_resumed(
-    models: dict[str, Path], texts: Path, tmp_path: Path, run: Program
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_process_leaves_whole_files_and_is_resumed(
+    number: signal.Signals, models: dict[str, Path], texts: Path, tmp_path: Path, run: Program
 ) -> None:
     out, options = tmp_path / "out", ("--block-rows", "4")
     run("predict", models["single"], texts, "--out", tmp_path / "whole", *options)
     command = [sys.executable, "-m", "textgraft", "predict", models["single"], texts, "--out", out, *options]
-    with subprocess.Popen(list(map(str, command)), env=environment(), stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(list(map(str, command)), env=environment(), stderr=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 100
         while len(list(out.glob("*.jsonl"))) < 3:
             assert process.poll() is None
             assert time.monotonic() < deadline
-        os.kill(process.pid, signal.SIGKILL)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=100)
+    resumes = f"textgraft: stopped; what is finished is in {out}; the same command resumes it.\n"
+    assert said == ("" if number == signal.SIGKILL else resumes)
     there = list(out.glob("*.jsonl"))
     assert 3 <= len(there) < ROWS
     assert all(len(path.read_text().splitlines()) == 4 for path in there)

@@ -13,6 +13,7 @@ import typer
 
 from textgraft.cli.console import Interrupted, print_json, print_note
 from textgraft.core.errors import UserError
+from textgraft.core.interrupts import reliable_interrupts
 from textgraft.data.output_rows import Kept
 
 if TYPE_CHECKING:
@@ -109,8 +110,9 @@ class BulkRun:
             block_rows=self.block_rows,
             show=sys.stderr.isatty() and not as_json,
         )
+        engines = open_engine(self.engine, address=self.address, workers=self.workers, threads=self.threads)
         try:
-            with open_engine(self.engine, address=self.address, workers=self.workers, threads=self.threads) as engine:
+            with reliable_interrupts(), engines as engine:
                 summary = process_files(worker, list(self.sources), out, options=options, engine=engine)
         except KeyboardInterrupt:
             state = f"what is finished is in {out};" if out.exists() else "no work is lost;"
