@@ -223,6 +223,15 @@ def test_several_labels_in_one_cell_need_a_separator(tmp_path: Path) -> None:
         read(path, kind="multi")
 
 
+def test_names_without_a_separator_are_one_label_each_where_several_are_possible(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "__label__x a text\n__label__y another\n")
+    assert read(path, kind="multi").labels == [("x",), ("y",)]
+    path = write(tmp_path / "a.csv", "text,tags\na,x\nb,\nc,zwölf_z\n")
+    assert read(path, kind="multi").labels == [("x",), "", ("zwölf_z",)]
+    with pytest.raises(UserError, match="several labels expected"):
+        read(write(tmp_path / "b.csv", "text,tags\na,x\nb,\nc,y z\n"), kind="multi")
+
+
 @pytest.mark.parametrize(
     ("encoding", "text"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,9 @@ from textgraft.data.targets import TARGETS
 
 _MARKS = {"1": True, "1.0": True, "true": True, "yes": True, "x": True}
 _MARKS |= {"0": False, "0.0": False, "false": False, "no": False, "": False}
+
+_SEVERAL = re.compile(r"[\s|;,/+&:()\[\]{}]")
+"""What may stand between labels, or around them."""
 
 
 def find_label_columns(columns: Sequence[str], named: str | Sequence[str] | None, source: str) -> tuple[str, ...]:
@@ -77,6 +81,8 @@ def read_labels(
     if kind is not None and not TARGETS[kind].shares_classes:
         return cells.labels(values, kind), kind
     unpacked = unpack(values, separator) if len(columns) == 1 else _marked(table, columns, cells)
+    if kind is not None and TARGETS[kind].has_sets and not unpacked.has_lists:
+        unpacked = _in_lists(unpacked)
     if kind is None:
         kind = guess_kind(unpacked.values, str(columns[0]))
         for note in _notes(unpacked, kind, name):
@@ -122,6 +128,13 @@ def _mark(value: Any, column: str, index: int, cells: Cells) -> bool:
 def _known_mark(value: Any) -> bool | None:
     """True for 1, x or yes, False for 0, no or nothing; None for anything else."""
     return False if is_no_label(value) else _MARKS.get(str(value).strip().casefold())
+
+
+def _in_lists(cells: LabelCells) -> LabelCells:
+    """Lists of one label, where no cell could be several in one string."""
+    if any(isinstance(value, str) and _SEVERAL.search(value) for value in cells.values):
+        return cells
+    return LabelCells([value if is_no_label(value) else [value] for value in cells.values])
 
 
 def _one_each(values: Sequence[Any]) -> list[Any]:
