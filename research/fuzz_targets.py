@@ -182,7 +182,8 @@ def read_both(path: Path) -> Examples:
         raise
     kept = large_files.read_large(path)
     assert (list(kept.texts), kept.labels, kept.kind) == (list(examples.texts), examples.labels, examples.kind)
-    assert (kept.ids, kept.unit, list(kept.lines or ())) == (examples.ids, examples.unit, list(examples.lines or ()))
+    places, others = ((list(one.ids or ()), one.unit, list(one.lines or ())) for one in (kept, examples))
+    assert places == others
     return kept
 
 
