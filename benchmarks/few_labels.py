@@ -6,10 +6,10 @@
 
 Every line of FILE (JSON lines, appended to) is a training: data set, sample, method, minutes on the clock and of the
 processor, and which of the test texts were right (a bit each, in hexadecimal), so that the table has intervals over
-texts and samples and paired tests. All methods have the same training samples and the same test texts; `default` alone
-also has the unlabelled rest of the training texts, as a user would. The peers (`peers/setfit.txt`) run in an
-environment of their own, on the same folder of all-MiniLM-L6-v2. SetFit and the Trainer have their defaults; the
-Trainer five epochs.
+texts and samples and paired tests; research/kept/few-labels.jsonl has some. All methods have the same training samples
+and the same test texts; `default` alone also has the unlabelled rest of the training texts, as a user would. The peers
+(`peers/setfit.txt`) run in an environment of their own, on the same folder of all-MiniLM-L6-v2. SetFit and the Trainer
+have their defaults; the Trainer five epochs.
 
 A sample has at least two texts of each class; of banking77 the same number a class.
 """

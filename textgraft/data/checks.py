@@ -18,6 +18,7 @@ from textgraft.core import formatting
 from textgraft.core.errors import warn_of_data
 from textgraft.data.examples import Examples, Label
 from textgraft.data.held_out import read_held_out
+from textgraft.data.label_cells import SEPARATORS
 from textgraft.data.labels import missing_labels
 from textgraft.data.problems import SEVERITIES, Problem, Severity, location, problem_in
 from textgraft.data.readers import read
@@ -32,8 +33,6 @@ LEAK_SHARE = 0.01
 TRAINING_PARTS = {"validation": ("training", "unlabelled"), "test": ("training", "validation", "unlabelled")}
 """For each held-out part, the parts used for training or selection that must not contain its texts."""
 
-SEPARATORS = "|;,/+&"
-"""What people write between several labels of a text."""
 LIST_SEPARATORS = "|;"
 """Those of them that are rarely part of a name."""
 NO_LABEL = frozenset(("n/a", "na", "#n/a", "<na>", "null", "none", "-", "--", "?"))

@@ -23,6 +23,8 @@ _OPTIONS = re.compile(r"(?:,\s*\w+=[^,()=]+)*")
 _TRUTH = {"true": True, "false": False}
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _EMPTY = ("[]", "()", "{}", "set()")
+SEPARATORS = "|;,/+&"
+"""What people write between several labels of a text."""
 
 
 @dataclass(frozen=True)

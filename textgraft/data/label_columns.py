@@ -12,14 +12,14 @@ from textgraft.data.annotation_tools import is_rejected
 from textgraft.data.cells_as_written import label_cells, number_in_another_notation, without_decimals
 from textgraft.data.columns import LABEL_NAMES, Cells, find_column, guess_kind, whole_numbers
 from textgraft.data.examples import Label, TargetKind
-from textgraft.data.label_cells import LabelCells, is_list, is_no_label, unpack
+from textgraft.data.label_cells import SEPARATORS, LabelCells, is_list, is_no_label, unpack
 from textgraft.data.label_kinds import MOST_NUMBER_CLASSES, SAY_QUANTITY, reading_of_whole_numbers
 from textgraft.data.targets import TARGETS
 
 _MARKS = {"1": True, "1.0": True, "true": True, "yes": True, "x": True}
 _MARKS |= {"0": False, "0.0": False, "false": False, "no": False, "": False}
 
-_SEVERAL = re.compile(r"[\s|;,/+&:()\[\]{}]")
+_SEVERAL = re.compile(rf"[\s{re.escape(SEPARATORS)}:()\[\]{{}}]")
 """What may stand between labels, or around them."""
 
 
