@@ -24,6 +24,7 @@ from textgraft.nn.attention import Attention
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout
 from textgraft.nn.embedding import Embedding
+from textgraft.nn.unpadding import Unpadding, padded, unpadded
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Block(nn.Module):
         self.output = Linear(config.feed_forward_dim, width)
         self.output_norm = nn.LayerNorm(width, eps=eps)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (B, T, D) -> (B, T, D); `mask` as in `Attention`."""
-        attended, _ = self.attention(x, mask)
+    def forward(self, x: Tensor, mask: Tensor | None, unpadding: Unpadding | None) -> Tensor:
+        """x (B, T, D) -> (B, T, D), or (N, D) -> (N, D); `mask` and `unpadding` as in `Attention`."""
+        attended, _ = self.attention(x, mask, unpadding=unpadding)
         x = self.attention_norm(x + dropout(attended, self.dropout, self.training))
         widened = F.gelu(self.feed_forward(x))
         normed: Tensor = self.output_norm(x + dropout(self.output(widened), self.dropout, self.training))
@@ -118,13 +119,16 @@ class BERT(Encoder):
         Raises:
             UserError: A text is longer than the position table.
         """
-        x, mask = self._embedded(batch), self._attention_mask(batch)
+        mask, unpadding = self._attention_mask(batch), Unpadding.where_it_pays(batch.mask)
+        x = unpadded(self._embedded(batch), unpadding)
         kept = [x]
         for layer in self.layers:
-            x = layer(x, mask)
+            x = layer(x, mask, unpadding)
             kept.append(x)
-        pooled = None if self.pooler is None else torch.tanh(self.pooler(x[:, 0])).to(x.dtype)
-        return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else (), pooled=pooled)
+        layers = tuple(padded(one, unpadding) for one in (kept if keep == "all" else [x]))
+        top = layers[-1]
+        pooled = None if self.pooler is None else torch.tanh(self.pooler(top[:, 0])).to(top.dtype)
+        return Encoded(top=top, mask=batch.mask, layers=layers if keep == "all" else (), pooled=pooled)
 
     def _attention_mask(self, batch: Batch) -> Tensor | None:
         """The mask of `Attention` for all blocks (B, 1, 1, T); None where no text is padded."""

@@ -5,9 +5,9 @@ faster rotations. Blocks normalise before attention and before a GeGLU feed-forw
 first one's attention, whose input is normalised already. No layer has a bias. Only the output layer of a language model
 or classifier does.
 
-Source: Warner et al. 2024, arXiv:2412.13663. Differs from the published code in that texts of a batch are padded to
-the same length, without attention to the padding, where that code joins them into one sequence; batches of one length,
-which sorting makes common, need no mask.
+Source: Warner et al. 2024, arXiv:2412.13663. Differs from the published code in attention, for which the texts of a
+batch are padded to the same length, where that code joins them into one sequence; all other layers leave out the
+padding as there (nn.unpadding).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from textgraft.nn.gated import GatedFeedForward
 from textgraft.nn.pooling import POOLINGS
 from textgraft.nn.rotary import Rotation, frequencies, rotation
 from textgraft.nn.rotary_attention import RotaryAttention
+from textgraft.nn.unpadding import Unpadding, padded, unpadded
 
 POOLERS = ("first", "mean")
 MIN_WINDOWS = 6
@@ -104,10 +105,12 @@ class Block(nn.Module):
         self.feed_forward_norm = _norm(config)
         self.feed_forward = GatedFeedForward(width, config.feed_forward_dim, "gelu", dropout=config.hidden_dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None, by: Rotation, window: int | None) -> Tensor:
-        """x (B, T, D) -> (B, T, D); `mask`, `by` and `window` as in `RotaryAttention`."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None, by: Rotation, window: int | None, unpadding: Unpadding | None
+    ) -> Tensor:
+        """x (B, T, D) -> (B, T, D), or (N, D) -> (N, D); the other arguments as in `RotaryAttention`."""
         y = x if self.attention_norm is None else self.attention_norm(x)
-        attended, _ = self.attention(y, mask, by, window=window)
+        attended, _ = self.attention(y, mask, by, window=window, unpadding=unpadding)
         x = x + dropout(attended, self.dropout, self.training)
         added: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return added
@@ -174,18 +177,22 @@ class ModernBERT(Encoder):
         if length > config.max_length:
             message = f"a text of {length} tokens is longer than the {config.max_length} positions that this model has."
             raise UserError(message, remedy=f"Cut texts to at most {config.max_length} tokens.")
-        x = dropout(self.embedding_norm(self.embedding(batch.ids)), config.embedding_dropout, self.training)
+        unpadding = Unpadding.where_it_pays(batch.mask)
+        x = self.embedding_norm(unpadded(self.embedding(batch.ids), unpadding))
+        x = dropout(x, config.embedding_dropout, self.training)
         kept, masks, rotations = [x], self._masks(batch.mask), self._rotations(length, batch.ids.device)
         for index, layer in enumerate(self.layers):
             mask, window = masks[config.is_global(index)]
-            x = layer(x, mask, rotations[config.is_global(index)], window)
+            x = layer(x, mask, rotations[config.is_global(index)], window, unpadding)
             kept.append(x)
         x = self.norm(x)
         x = kept[-1] = x if self.transform is None else self.transform(x)
+        layers = tuple(padded(one, unpadding) for one in (kept if keep == "all" else [x]))
+        top = layers[-1]
         pooled = None
         if self.pooler is not None:
-            pooled = self.pooler(POOLINGS[str(config.pooler)](x, batch.mask, "both"))
-        return Encoded(top=x, mask=batch.mask, layers=tuple(kept) if keep == "all" else (), pooled=pooled)
+            pooled = self.pooler(POOLINGS[str(config.pooler)](top, batch.mask, "both"))
+        return Encoded(top=top, mask=batch.mask, layers=layers if keep == "all" else (), pooled=pooled)
 
     def _masks(self, mask: Tensor) -> dict[bool, tuple[Tensor | None, int | None]]:
         """Attention masks of global layers (True) and of local ones (False), None where all may attend to all; and the

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.dropout import dropout as dropped
+from textgraft.nn.unpadding import Unpadding, padded, unpadded
 
 
 def causal(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
@@ -122,7 +123,13 @@ class Attention(nn.Module):
         self.output = Linear(dim, dim)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, past: tuple[Tensor, Tensor] | None = None, start: int | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        past: tuple[Tensor, Tensor] | None = None,
+        start: int | None = None,
+        *,
+        unpadding: Unpadding | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> ((B, T, D), the keys and values (B, H, S, D / H) of all S positions).
 
@@ -134,9 +141,11 @@ class Attention(nn.Module):
             past: Keys and values of previous positions; where they have room for T more, the new ones are written
                 there.
             start: Number of positions of `past` to use (None: all).
+            unpadding: `x` and the result are (N, D), the positions of a batch with a token (None: all are there).
         """
-        b, t, d = x.shape
-        query, key, value = self.inputs(x).view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        inputs = padded(self.inputs(x), unpadding)
+        b, t, d = *inputs.shape[:2], x.shape[-1]
+        query, key, value = inputs.view(b, t, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
         start = 0 if past is None else past[0].shape[2] if start is None else start
         if past is not None:
             key, value = appended(past[0], start, key), appended(past[1], start, value)
@@ -144,4 +153,4 @@ class Attention(nn.Module):
         attended = attend(query, key[:, :, : start + t], value[:, :, : start + t], mask, dropout)
         if mask is not None and mask.dtype == torch.bool:
             attended = attended.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
-        return self.output(attended.transpose(1, 2).reshape(b, t, d)), (key, value)
+        return self.output(unpadded(attended.transpose(1, 2).reshape(b, t, d), unpadding)), (key, value)

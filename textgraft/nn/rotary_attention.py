@@ -10,6 +10,7 @@ from textgraft.nn.attention import appended, attend, attend_nearby
 from textgraft.nn.cpu.precision import Linear
 from textgraft.nn.rms_norm import RMSNorm
 from textgraft.nn.rotary import Rotation, rotated
+from textgraft.nn.unpadding import Unpadding, padded, unpadded
 
 
 class RotaryAttention(nn.Module):
@@ -68,6 +69,7 @@ class RotaryAttention(nn.Module):
         start: int | None = None,
         *,
         window: int | None = None,
+        unpadding: Unpadding | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """x (B, T, D) -> ((B, T, D), the rotated keys and the values (B, K, S, d) of all S positions).
 
@@ -82,9 +84,11 @@ class RotaryAttention(nn.Module):
             start: Number of positions of `past` to use (None: all).
             window: Attend to at most so many positions on either side, in blocks (nn.attention.attend_nearby); without
                 `past`, and with a mask (1 or B, 1, 1, T).
+            unpadding: `x` and the result are (N, D), the positions of a batch with a token (None: all are there).
         """
-        b, t, _ = x.shape
-        heads = self.inputs(x).view(b, t, -1, self.head_dim)
+        inputs = padded(self.inputs(x), unpadding)
+        b, t, _ = inputs.shape
+        heads = inputs.view(b, t, -1, self.head_dim)
         sizes = [self.num_heads, self.num_key_value_heads, self.num_key_value_heads]
         query, key, value = heads.split(sizes, dim=2)
         if self.query_norm is not None and self.key_norm is not None:
@@ -98,7 +102,7 @@ class RotaryAttention(nn.Module):
         attended = self._attend(query, key[:, :, : start + t], value[:, :, : start + t], mask, window)
         if mask is not None:
             attended = attended.masked_fill(~mask.any(dim=-1, keepdim=True), 0.0)
-        return self.output(attended.transpose(1, 2).reshape(b, t, -1)), (key, value)
+        return self.output(unpadded(attended.transpose(1, 2).reshape(b, t, -1), unpadding)), (key, value)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, window: int | None) -> Tensor:
         """Attention of the query heads (B, H, T, d) to the K heads of keys and values that they share."""
