@@ -3,9 +3,8 @@
 In a batch of sentences as they come, half of the positions are padding. Products, activations, norms and dropout then
 take half of the time; attention alone has the padded form.
 
-Source: Portes et al. 2023, "MosaicBERT" (arXiv:2312.17482), §3.1.4, and Warner et al. 2024, "ModernBERT"
-(arXiv:2412.13663), §2.1.3. Differs in that attention is over the padded batch, where theirs takes texts of any length
-one after the other.
+Source: Portes et al. 2023, "MosaicBERT" (arXiv:2312.17482), and Warner et al. 2024, "ModernBERT" (arXiv:2412.13663).
+Differs in that attention is over the padded batch, where theirs takes texts of any length one after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from __future__ import annotations
 from torch import Tensor
 
 MIN_PADDING = 0.1
-"""Share of padding from which it pays to leave it out: each layer copies its queries, keys and values once more."""
+"""Share of padding from which it pays to leave it out: each layer copies its queries, keys and values once more. With
+less, MiniLM is up to a tenth faster or slower (research/lab-notes.md)."""
 
 
 class Unpadding:
@@ -39,6 +39,9 @@ class Unpadding:
         """The unpadding of a batch on a processor with at least MIN_PADDING of padding, else None.
 
         On a GPU the number of tokens would have to be waited for.
+
+        Args:
+            mask: (B, T) bool, False = padding.
         """
         if mask.device.type != "cpu" or mask.count_nonzero().item() > (1 - MIN_PADDING) * mask.numel():
             return None
@@ -50,8 +53,8 @@ class Unpadding:
 
     def restore(self, x: Tensor) -> Tensor:
         """(N, D) -> (B, T, D), zeros at padding."""
-        padded = x.new_zeros(self._shape.numel(), x.shape[-1]).index_copy(0, self._places, x)
-        return padded.view(*self._shape, x.shape[-1])
+        rows = x.new_zeros(self._shape.numel(), x.shape[-1]).index_copy(0, self._places, x)
+        return rows.view(*self._shape, x.shape[-1])
 
 
 def padded(x: Tensor, unpadding: Unpadding | None) -> Tensor:
