@@ -244,6 +244,23 @@ class Stage:
                 plan = [replace(phase, epochs=phase.epochs * factor) for phase in plan]
         return plan
 
+    def shortened(self, share: float) -> Stage:
+        """The stage with a share of the steps, at rates that are higher by the same factor, so that it goes as far.
+
+        Phases that train the head alone stay as they are: they cost little.
+
+        Args:
+            share: Of the steps, above 0 and at most 1.
+        """
+        phases = tuple(
+            phase
+            if phase.trainable == 1 or phase.only == -1
+            else replace(phase, epochs=share * phase.epochs, lr=phase.lr / share)
+            for phase in self.phases
+        )
+        kept = sum(phase.epochs for phase in phases) / (sum(phase.epochs for phase in self.phases) or 1)
+        return replace(self, phases=phases, min_steps=round(kept * self.min_steps))
+
     def plan_of_tokens(self, num_groups: int, corpus_tokens: int, tokens: float | None) -> list[Phase]:
         """The phases of a training on text, scaled by one factor to `tokens` tokens in all, if that is given.
 

@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_the_largest_amount_that_fits_is_chosen(clock: list[float]) -> None:
     budget = Budget(60)
     assert budget.choose("pool", [1_000, 100, 10], lambda amount: amount / 10, share=0.5) == Decision(
-        100, "100 of 1,000, to be in time"
+        100, "pool 100 of 1,000"
     )
     clock[0] += 50
     assert budget.remaining == 10
@@ -74,6 +74,17 @@ def test_a_resumed_run_decides_as_before(tmp_path: Path, clock: list[float]) -> 
     assert again.choose("a", [1], lambda _: 1).amount == 1
     assert again.choose("b", [1], lambda _: 0).amount == 0
     assert json.loads((tmp_path / module.FILE).read_text())["a"] == {"amount": 1, "reason": ""}
+
+
+def test_what_was_decided_before(tmp_path: Path) -> None:
+    assert Budget(repeat={"a": 7}).decided("a") == 7
+    assert Budget(repeat={"a": 7}).decided("b") == 0
+    Budget(60, folder=tmp_path).correct("a", 3, "fewer")
+    again = Budget(60, folder=tmp_path)
+    assert (again.decided("a"), again.decided("b")) == (3, 0)
+    assert again.limited == ["fewer"]
+    again.correct("a", 0, "rejected")
+    assert again.limited == []
 
 
 def test_rungs_on_the_command_line() -> None:

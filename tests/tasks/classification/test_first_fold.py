@@ -24,12 +24,13 @@ from textgraft.data.labels import Labels
 from textgraft.models import loading
 from textgraft.tasks.classification import early_rejection, fine_tuned, model_selection
 from textgraft.tasks.classification.early_rejection import EarlyRejection
-from textgraft.tasks.classification.fine_tuned import FinetuneResult, TrainingConfig, encode_parts
+from textgraft.tasks.classification.fine_tuned import FinetuneResult, encode_parts
 from textgraft.tasks.classification.finetune import finetune
 from textgraft.tasks.classification.finetune_options import FinetuneOptions
 from textgraft.tasks.classification.first_fold import count_adaptation_tokens, fold_tokens
 from textgraft.tasks.classification.sources import adapted_path
 from textgraft.tasks.classification.training import Plan
+from textgraft.tasks.classification.training_config import TrainingConfig
 from textgraft.tasks.language_modeling.adapt import adapt
 from textgraft.training.recipes import load_recipe
 from textgraft.training.settings import Settings

@@ -20,13 +20,14 @@ from textgraft.models.artifact import Artifact
 from textgraft.models.model_folder import models_of
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.early_rejection import EarlyRejection
-from textgraft.tasks.classification.fine_tuned import EncodedData, Member, TrainingConfig, adapt_seconds, train_member
+from textgraft.tasks.classification.fine_tuned import EncodedData, Member, adapt_seconds, train_member
 from textgraft.tasks.classification.first_fold import count_adaptation_tokens, trial
 from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.model_selection import WeightedEnsemble, selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import outcome_names
+from textgraft.tasks.classification.training_config import TrainingConfig
 from textgraft.tasks.classification.vector_cache import VectorCache
 from textgraft.training.driver import allowed_seconds
 from textgraft.training.phases import Stage
@@ -89,9 +90,9 @@ class EnsembleModel(Ulmfit):
             return EncodedData(source, self._encoded(source, train, texts, labels))
 
         def train_candidate(
-            read: EncodedData, early_rejection: EarlyRejection, folds: int, seconds: float | None
+            read: EncodedData, early_rejection: EarlyRejection, folds: int, seconds: float | None, steps: float
         ) -> Member:
-            config = replace(training_config, folds=folds, seconds=seconds)
+            config = replace(training_config, folds=folds, seconds=seconds, steps=steps)
             return train_member(title, self._plan(read.source, labels), read, config, early_rejection)
 
         pretrained, plan = encoded(self.pretrained), self._plan(self.pretrained, labels)

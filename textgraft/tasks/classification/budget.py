@@ -30,7 +30,7 @@ class Decision:
 
     Attributes:
         amount: Size of the step: texts of the pool, folds, or 1; 0: it was not begun.
-        reason: Why it was not begun, or not with everything; empty where it was.
+        reason: Why it was not begun, or what was done of it; empty where it was all.
     """
 
     amount: int
@@ -91,6 +91,12 @@ class Budget:
             self._record(rung, self._decided(rung, amounts, seconds, share))
         return self.decisions[rung]
 
+    def decided(self, rung: str) -> int:
+        """The amount of a rung in the run that this one repeats or resumes; 0 if it was not there."""
+        if self._repeat is not None:
+            return self._repeat.get(rung, 0)
+        return self.decisions[rung].amount if rung in self.decisions else 0
+
     def correct(self, rung: str, amount: int, reason: str = "") -> None:
         """Record what a rung has done in the end, where the clock stopped it or less was enough; 0: nothing."""
         self._record(rung, Decision(amount, reason))
@@ -110,7 +116,7 @@ class Budget:
             return Decision(amounts[0])
         for amount in amounts:
             if seconds(amount) <= limit:
-                return Decision(amount, "" if amount == amounts[0] else f"{amount:,} of {amounts[0]:,}, to be in time")
+                return Decision(amount, "" if amount == amounts[0] else f"{rung} {amount:,} of {amounts[0]:,}")
         took, left = formatting.minutes(seconds(amounts[-1])), formatting.minutes(self.remaining)
         return Decision(0, f"not begun: it would take about {took} min, and {left} min are left")
 
@@ -129,6 +135,11 @@ class Budget:
     def skipped(self) -> dict[str, str]:
         """Reasons for the rungs that were not begun, by name."""
         return {name: decision.reason for name, decision in self.decisions.items() if not decision.amount}
+
+    @property
+    def limited(self) -> list[str]:
+        """What was done of the rungs that were begun, but not with everything: `bert-co-training 5,000 of 8,561`."""
+        return [decision.reason for decision in self.decisions.values() if decision.amount and decision.reason]
 
 
 def parse_rungs(value: str) -> dict[str, int]:

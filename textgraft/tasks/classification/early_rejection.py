@@ -28,6 +28,15 @@ MIN_FOLDS = 2
 """Folds of a fine-tuning that are evidence enough where they are clear, or where there is no time for more."""
 
 
+@dataclass
+class EarlyRejected(Exception):
+    """A language model is not trained to the end, or not used as a linear probe: the reason, and the costs so far."""
+
+    reason: str
+    seconds: float
+    peak_mb: float
+
+
 class EarlyRejection:
     """The test of a language model against rivals whose held-out predictions are complete.
 

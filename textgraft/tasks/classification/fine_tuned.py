@@ -14,7 +14,6 @@ import numpy as np
 
 from textgraft.core import formatting
 from textgraft.core.brief import Brief, html_table
-from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.core.resource_meter import Meter
 from textgraft.data.examples import Examples
@@ -25,7 +24,7 @@ from textgraft.data.splits import Split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import predictable
 from textgraft.models.artifact import Artifact
-from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejection
+from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejected, EarlyRejection
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
 from textgraft.tasks.classification.training import (
     EncodedTexts,
@@ -34,6 +33,7 @@ from textgraft.tasks.classification.training import (
     as_model,
     train_classifier,
 )
+from textgraft.tasks.classification.training_config import OverTime, TimeLimit, TrainingConfig
 from textgraft.tasks.classification.trainings_ahead import Training, train_ahead
 from textgraft.training.driver import TooSlow
 from textgraft.training.phases import Stage
@@ -80,15 +80,6 @@ class Member(Brief):
         return Artifact(model, source.tokenizer, self.plan.labels, run, **more)
 
 
-@dataclass
-class EarlyRejected(Exception):
-    """A language model is not trained to the end, or not used as a linear probe: the reason, and the costs so far."""
-
-    reason: str
-    seconds: float
-    peak_mb: float
-
-
 @dataclass(frozen=True, repr=False)
 class FinetuneResult(Brief):
     """The results of a fine-tuning: the folder, the record as in run.json, and the material of a report.
@@ -106,6 +97,7 @@ class FinetuneResult(Brief):
         counted: Weights of outcomes, by name, where the result is not the plain mean of the members.
         language_models: Folders of the language models that were adapted to the unlabelled texts.
         seconds: Duration of the whole run, without saving.
+        limited: What was done of that for which there was not time enough.
     """
 
     folder: Path
@@ -119,14 +111,17 @@ class FinetuneResult(Brief):
     counted: Mapping[str, float] = field(default_factory=dict)
     language_models: Mapping[str, Path] = field(default_factory=dict)
     seconds: float = 0.0
+    limited: Sequence[str] = ()
 
     @property
     def times(self) -> str:
-        """`Time: 42 s; candidates were scored after: linear 2 s, bert-probe 9 s, bert 38 s.`"""
+        """`Time: 42 s; candidates were scored after: linear 2 s, bert 38 s.`, and what was shortened to be in time."""
         ladder = self.record.get("ladder") or ()
         scored = ", ".join(f"{one['candidate']} {formatting.duration(one['seconds'])}" for one in ladder)
+        limited = ", ".join(self.limited)
         return (
             f"Time: {formatting.duration(self.seconds)}{f'; candidates were scored after: {scored}' if scored else ''}."
+            f"{f' To be in time, not with everything: {limited}.' if limited else ''}"
         )
 
     def _shown(self) -> dict[str, str]:
@@ -159,39 +154,6 @@ def encode_parts(source: Artifact, parts: Mapping[str, Examples], labels: Labels
         sequences, cut[name] = source.encoded(part.texts, max_tokens)
         encoded[name] = EncodedTexts(sequences, labels.covering(part).encode(part))
     return EncodedData(source, encoded, cut)
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """The configuration that all members share.
-
-    Attributes:
-        evaluation_split: The name of the part of the data that is measured on: "test", "valid" or "folds".
-        seeds: How many classifiers are trained, by consecutive seeds.
-        splits: (training, held-out) indices of each fold.
-        context: Folder, first seed and progress.
-        seconds: Duration that the trainings of one language model may have in all; None: any. A model that would take
-            longer is rejected in a fold. Each training has a share by the number of its texts.
-        folds: The number of folds to train, the first ones; None: all.
-    """
-
-    evaluation_split: str
-    seeds: int
-    splits: Sequence[Split]
-    context: RunContext
-    seconds: float | None = None
-    folds: int | None = None
-
-    def max_seconds(self, kept: Sequence[int], texts: int) -> float | None:
-        """Time limit in seconds of the training of a fold on the texts `kept`, of `texts` in all."""
-        if self.seconds is None:
-            return None
-        folds = min(self.folds or len(self.splits), MIN_FOLDS)  # further ones are begun only if there is time for them
-        return self.seconds * len(kept) / (sum(len(fold) for fold, _ in self.splits[:folds]) + self.seeds * texts)
-
-    def has_time(self, spent: float, a_training: float) -> bool:
-        """True if after `spent` seconds another fold of `a_training` seconds and the final trainings fit."""
-        return self.seconds is None or spent + a_training * (1 + self.seeds) <= self.seconds
 
 
 def train_first_fold(
@@ -229,16 +191,24 @@ def train_member(
 
     Raises:
         EarlyRejected: After the fold in which the test rejects it.
+        OverTime: As soon as its pace shows that it would take longer than the configuration allows.
     """
     title = f"{name} " if name else ""
+    if training_config.steps < 1:
+        title = f"{title}{training_config.steps:.0%} of the steps, "
+        plan = replace(plan, stage=plan.stage.shortened(training_config.steps))
     source, encoded, context = reading.source, reading.parts, training_config.context
     evaluated = {part: texts for part, texts in encoded.items() if part != "train"}
     seeds = range(context.first_seed, context.first_seed + training_config.seeds)
+    adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
     with Meter() as meter:
         if early_rejection is None and training_config.seconds is None:
             final = [Training(f"{title}seed {seed}", seed, encoded["train"], evaluated) for seed in seeds]
             train_ahead(plan, [*_fold_trainings(title, encoded["train"], training_config), *final], context)
-        folds, rejection = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
+        try:
+            folds, rejection = _train_folds(title, plan, encoded["train"], training_config, early_rejection)
+        except OverTime as slow:
+            raise replace(slow, seconds=slow.seconds + adapting, peak_mb=meter.peak_mb) from slow
         runs = [
             train_classifier(
                 plan,
@@ -250,7 +220,6 @@ def train_member(
             for seed in seeds
             if rejection is None
         ]
-    adapting = 0.0 if plan.from_scratch else adapt_seconds(source)
     if rejection is not None:
         raise EarlyRejected(rejection, folds.seconds + adapting, meter.peak_mb)
     temperature = _temperature(plan.labels, runs, folds, encoded)
@@ -259,17 +228,6 @@ def train_member(
     method = source.model.encoder.method
     outcome = replace(outcome, name=method, minutes=seconds / 60, peak_mb=meter.peak_mb)
     return Member(source, plan, runs, folds, temperature, outcome, _best(runs, encoded))
-
-
-TOO_SLOW = "rejected: its trainings would take"
-"""Beginning of the reason of a rejection by the time limit."""
-
-
-def too_slow_reason(seconds: float, allowed: float) -> str:
-    """The reason for a rejection by the time limit."""
-    took, limit = formatting.minutes(seconds), formatting.minutes(allowed)
-    took = f"a little over {took}" if took == limit else took
-    return f"{TOO_SLOW} {took} min, of {limit} allowed"
 
 
 def adapt_seconds(source: Artifact) -> float:
@@ -308,13 +266,16 @@ def _train_folds(
     training_config: TrainingConfig,
     early_rejection: EarlyRejection | None,
 ) -> tuple[Folds, str | None]:
-    """One classifier per fold with predictions for its held-out texts, and the reason of an early rejection or None."""
+    """One classifier per fold with predictions for its held-out texts, and the reason of an early rejection or None.
+
+    Raises OverTime where the MIN_FOLDS first folds and the final trainings would take longer than there is time.
+    """
     if not training_config.splits:
         return Folds([], None), None
     logits = np.full((len(encoded.sequences), plan.labels.num_outputs), np.nan, dtype=np.float32)
     seconds, rejection = 0.0, None
     for number, (kept, held_out) in enumerate(training_config.splits[: training_config.folds], start=1):
-        max_seconds = training_config.max_seconds(kept, len(encoded.sequences))
+        time_limit = TimeLimit(training_config, number, len(encoded.sequences), seconds)
         try:
             trained = train_classifier(
                 plan,
@@ -322,16 +283,12 @@ def _train_folds(
                 {"held": encoded.take(held_out)},
                 context=training_config.context,
                 title=_fold_title(title, number, training_config.splits),
-                max_seconds=max_seconds,
+                max_seconds=time_limit.seconds,
             )
         except TooSlow as slow:
             if number > MIN_FOLDS:
                 break
-            assert max_seconds is not None
-            assert training_config.seconds is not None
-            seconds, whole = seconds + slow.spent, training_config.seconds * slow.seconds / max_seconds
-            rejection = too_slow_reason(whole, training_config.seconds)
-            break
+            raise time_limit.exceeded_by(slow) from slow
         predicted = trained.logits["held"]
         logits[held_out] = -np.inf  # where others have more options than any of these
         logits[held_out, : predicted.shape[1]] = predicted

@@ -143,6 +143,7 @@ def finetune(
         counted={c.name: choice.weights[c.name] for c in choice.kept} if choice is not None else {},
         language_models=adapted.folders if adapted is not None else {},
         seconds=time.monotonic() - began,
+        limited=setup.budget.limited,
     )
     _save(done, choice, context.overwrite, report=options.report)
     return done
@@ -171,10 +172,11 @@ def _member(
     early_rejection: EarlyRejection | None = None,
     folds: int | None = None,
     seconds: float | None = None,
+    steps: float = 1.0,
 ) -> Member:
     """The classifiers of one language model, trained now or loaded from the work folder."""
     title, plan = _title(setup, name), _plan(setup, name, reading.source)
-    config = replace(setup.training_config, folds=folds, seconds=seconds)
+    config = replace(setup.training_config, folds=folds, seconds=seconds, steps=steps)
     return train_member(title, plan, reading, config, early_rejection)
 
 

@@ -53,8 +53,8 @@ def _schedule(done: FinetuneResult) -> dict[str, Any]:
     """Learning rates of the layer groups of the first language model that was trained to the end, if there is one."""
     if not done.members:
         return {}
-    name, member = next(iter(done.members.items()))
-    stage, groups = done.stages[name], [group.name for group in member.artifact({}).model.layer_groups()]
+    member = next(iter(done.members.values()))
+    stage, groups = member.plan.stage, [group.name for group in member.artifact({}).model.layer_groups()]
     steps_per_epoch = math.ceil(done.record["labels"] / stage.batch_size)
     return {
         "schedule": schedule_table(stage, groups, steps_per_epoch),

@@ -19,7 +19,6 @@ from textgraft.tasks.classification.adapted_sources import Adapted
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.fine_tuned import (
     EncodedData,
-    TrainingConfig,
     encode_parts,
 )
 from textgraft.tasks.classification.finetune_options import ENSEMBLE, FinetuneOptions
@@ -29,6 +28,7 @@ from textgraft.tasks.classification.model_selection import (
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.sources import Source
 from textgraft.tasks.classification.training import validate_next_token_head
+from textgraft.tasks.classification.training_config import TrainingConfig
 from textgraft.tasks.finetuning import run_identity
 from textgraft.training.driver import work_folder
 from textgraft.training.phases import Stage

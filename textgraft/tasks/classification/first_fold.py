@@ -14,8 +14,9 @@ import numpy as np
 
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.early_rejection import EarlyRejection
-from textgraft.tasks.classification.fine_tuned import EncodedData, TrainingConfig, train_first_fold
+from textgraft.tasks.classification.fine_tuned import EncodedData, train_first_fold
 from textgraft.tasks.classification.training import Plan
+from textgraft.tasks.classification.training_config import TrainingConfig
 from textgraft.training.phases import Stage
 
 TOKENS_A_SECOND = 4_000

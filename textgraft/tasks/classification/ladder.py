@@ -26,9 +26,9 @@ from textgraft.linear.ngram_counts import random_subset
 from textgraft.models.artifact import Artifact
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.costs import TRAINING, Costs
-from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejection
+from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejected, EarlyRejection
 from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
-from textgraft.tasks.classification.fine_tuned import TOO_SLOW, EarlyRejected, EncodedData, Member
+from textgraft.tasks.classification.fine_tuned import EncodedData, Member
 from textgraft.tasks.classification.label_names_candidate import knows_by_name, label_names_candidate, label_names_name
 from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidate, why_left_out
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
@@ -41,11 +41,23 @@ from textgraft.tasks.classification.model_selection import (
 from textgraft.tasks.classification.rung_result import RungResult
 from textgraft.tasks.classification.selection_context import SelectionContext
 from textgraft.tasks.classification.self_training import MAX_POOL_TEXTS
+from textgraft.tasks.classification.training_config import OverTime
 from textgraft.tasks.classification.vector_cache import VectorCache
 
 POOL_SHARE = 0.4
 """Share of the time left that a candidate on the unlabelled texts may take, so that there is some for fine-tuning, and
 for the candidates after it."""
+
+
+SHORTEST = 50
+"""Percentage of its steps below which a fine-tuning is not worth its time."""
+MARGIN = 0.85
+"""Share of the time left that a shortened fine-tuning is planned for: the pace of a machine is not constant."""
+
+
+def steps_name(name: str) -> str:
+    """The name of the decision on the percentage of its steps that a language model is fine-tuned with."""
+    return f"{name}-steps-percent"
 
 
 def adapted_name(name: str) -> str:
@@ -57,6 +69,11 @@ def candidate_names(language_model: str) -> set[str]:
     """The names of all candidates that a language model is part of."""
     names = (linear_probe_name, label_names_name, encoder_co_training_name)
     return {language_model, *(name(language_model) for name in names)}
+
+
+def rung_names(language_model: str) -> set[str]:
+    """The names of all decisions on a language model."""
+    return candidate_names(language_model) | {adapted_name(language_model), steps_name(language_model)}
 
 
 def feature_maps(selection: SelectionContext) -> FeatureMaps:
@@ -71,8 +88,8 @@ class FineTuningCandidate:
     Attributes:
         name: Its name in tables and files.
         reading: The language model and the encoded parts of the data.
-        train: Trains it with so many of the folds within so many seconds (None: any); raises EarlyRejected. None for
-            a model that is not fine-tuned.
+        train: Trains it with so many of the folds, within so many seconds (None: any), with a share of the steps;
+            raises EarlyRejected. None for a model that is not fine-tuned.
         seconds: Estimated duration of `train` with so many folds.
         record: The part of run.json that differs between classifiers.
         adaptation: The adaptation to the unlabelled texts, if there is one.
@@ -80,10 +97,15 @@ class FineTuningCandidate:
 
     name: str
     reading: EncodedData
-    train: Callable[[EncodedData, EarlyRejection, int, float | None], Member] | None
+    train: Callable[[EncodedData, EarlyRejection, int, float | None, float], Member] | None
     seconds: Callable[[Costs, int], float] = lambda costs, folds: 0.0
     record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     adaptation: Adaptation | None = None
+
+
+def may_be_shortened(one: FineTuningCandidate) -> bool:
+    """True for sentence encoders; how others do with fewer steps at higher rates has not been measured."""
+    return one.reading.source.compares
 
 
 @dataclass(frozen=True)
@@ -146,7 +168,7 @@ class Ladder:
             methods: Names of linear.methods.LINEAR_METHODS.
             language_models: The language models.
         """
-        known = set(methods).union(*(candidate_names(one.name) | {adapted_name(one.name)} for one in language_models))
+        known = set(methods).union(*(rung_names(one.name) for one in language_models))
         self.budget.validate_repeated(sorted(known))
         self._reserve(one.reading.source for one in language_models)
         self._to_fine_tune = [one for one in language_models if one.train is not None]
@@ -331,20 +353,42 @@ class Ladder:
                 return
             whole = len(self.selection.splits)
             amounts = sorted({whole, min(3, whole), min(2, whole)}, reverse=True)
-            decision = self.budget.choose(one.name, amounts, lambda folds: one.seconds(self.costs, folds))
+
+            def seconds(folds: int) -> float:  # with the fewest folds, of the fewest steps
+                shortest = SHORTEST / 100 if may_be_shortened(one) and folds == amounts[-1] else 1.0
+                return shortest * one.seconds(self.costs, folds)
+
+            decision = self.budget.choose(one.name, amounts, seconds)
             if not decision.amount:
                 raise EarlyRejected(decision.reason, 0.0, 0.0)
-            limit = None if self.budget.remaining == math.inf else self.budget.remaining
-            member = one.train(reading, self._early_rejection(), decision.amount, limit)
+            member = self._trained(one, reading, decision.amount)
         except EarlyRejected as lost:
             self.rejected[one.name] = replace(lost, seconds=lost.seconds + spent)
-            if lost.reason.startswith(TOO_SLOW):  # a run without a clock repeats it by not beginning
+            if isinstance(lost, OverTime):  # a run without a clock repeats it by not beginning
                 self.budget.correct(one.name, 0, lost.reason)
             return
         self.members[one.name] = member
         candidate = language_candidate(one.name, member, self.selection, one.record(member))
         self.budget.correct(one.name, completed_folds([candidate], self.selection))
         self._add(replace(candidate, seconds=candidate.seconds + spent))
+
+    def _trained(self, one: FineTuningCandidate, reading: EncodedData, folds: int) -> Member:
+        """Trained with all steps or, where they turn out to take too long, with as many as there is time for."""
+        assert one.train is not None
+        rung = steps_name(one.name)
+        percent = self.budget.decided(rung)
+        if not percent:
+            try:
+                return one.train(reading, self._early_rejection(), folds, self._seconds_left(), 1.0)
+            except OverTime as slow:
+                percent = int(100 * MARGIN * slow.share)
+                if percent < SHORTEST or not may_be_shortened(one):
+                    raise
+        self.budget.correct(rung, percent, f"{one.name} {percent} % of the steps")
+        return one.train(reading, self._early_rejection(), folds, self._seconds_left(), percent / 100)
+
+    def _seconds_left(self) -> float | None:
+        return None if self.budget.remaining == math.inf else self.budget.remaining
 
     def _begin_adaptation(self, one: FineTuningCandidate) -> bool:
         assert one.adaptation is not None

@@ -16,9 +16,10 @@ from textgraft.data.splits import Split, stratified_folds, stratified_split
 from textgraft.metrics.calibration import fit_temperature, outputs_from_logits
 from textgraft.metrics.classification import HEADLINE
 from textgraft.models.artifact import Predictor
+from textgraft.tasks.classification.early_rejection import EarlyRejected
 from textgraft.tasks.classification.ensemble_weights import LOSS_NAMES, ensemble_weights, mean_loss
 from textgraft.tasks.classification.evaluation import Comparison, Outcome
-from textgraft.tasks.classification.fine_tuned import EarlyRejected, Member
+from textgraft.tasks.classification.fine_tuned import Member
 from textgraft.tasks.classification.linear_candidates import Candidate
 from textgraft.tasks.classification.selection_context import SelectionContext
 
