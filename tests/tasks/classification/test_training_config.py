@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from textgraft.core.context import RunContext
+from textgraft.core.errors import UserError
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.early_rejection import EarlyRejected
 from textgraft.tasks.classification.ladder import MARGIN, SHORTEST, Ladder
@@ -109,6 +110,22 @@ def test_an_interrupted_run_goes_on_with_the_share_that_it_had(tmp_path: Any) ->
     Budget(60, folder=tmp_path).correct("bert-steps-percent", 55, "55 % of the steps")
     Ladder._trained(ladder(Budget(60, folder=tmp_path)), candidate(too_slow_for_all(1.0, asked)), None, 2)  # type: ignore[arg-type]
     assert asked == [0.55]
+
+
+def test_a_machine_that_becomes_slower_still_is_not_waited_for() -> None:
+    def train(reading: Any, early_rejection: Any, folds: int, seconds: float | None, steps: float) -> None:
+        raise OverTime("rejected: too slow", 1.0, 0.0, 0.9)
+
+    budget = Budget(60)
+    with pytest.raises(OverTime):
+        Ladder._trained(ladder(budget), candidate(train), None, 2)  # type: ignore[arg-type]
+    assert (budget.record()["rungs"], budget.limited, budget.skipped) == ({}, [], {})
+
+
+def test_more_than_all_steps_are_refused() -> None:
+    one = ladder(Budget(repeat={"bert": 2, "bert-steps-percent": 120}))
+    with pytest.raises(UserError, match=r"bert-steps-percent is above 100.*percentage"):
+        Ladder.climb(one, [], [candidate(lambda *_: None)])
 
 
 @pytest.mark.parametrize(("share", "compares"), [(SHORTEST / 100, True), (0.9, False)])

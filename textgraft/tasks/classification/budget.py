@@ -134,7 +134,8 @@ class Budget:
     @property
     def skipped(self) -> dict[str, str]:
         """Reasons for the rungs that were not begun, by name."""
-        return {name: decision.reason for name, decision in self.decisions.items() if not decision.amount}
+        skipped = {name: decision.reason for name, decision in self.decisions.items() if not decision.amount}
+        return {name: reason for name, reason in skipped.items() if reason}
 
     @property
     def limited(self) -> list[str]:

@@ -170,6 +170,9 @@ class Ladder:
         """
         known = set(methods).union(*(rung_names(one.name) for one in language_models))
         self.budget.validate_repeated(sorted(known))
+        for rung in (steps_name(one.name) for one in language_models):
+            if self.budget.decided(rung) > 100:
+                raise UserError(f"{rung} is above 100.", where="rungs", remedy="It is a percentage.")
         self._reserve(one.reading.source for one in language_models)
         self._to_fine_tune = [one for one in language_models if one.train is not None]
         on_the_pool = [name for name in methods if LINEAR_METHODS[name].feature_maps]
@@ -385,7 +388,11 @@ class Ladder:
                 if percent < SHORTEST or not may_be_shortened(one):
                     raise
         self.budget.correct(rung, percent, f"{one.name} {percent} % of the steps")
-        return one.train(reading, self._early_rejection(), folds, self._seconds_left(), percent / 100)
+        try:
+            return one.train(reading, self._early_rejection(), folds, self._seconds_left(), percent / 100)
+        except OverTime:
+            self.budget.correct(rung, 0)
+            raise
 
     def _seconds_left(self) -> float | None:
         return None if self.budget.remaining == math.inf else self.budget.remaining
