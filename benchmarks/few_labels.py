@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,23 @@ SETS: dict[str, Callable[[Path], tuple[Rows, Rows]]] = {
     "thai-calls": lambda data: (data_sets.thai_calls(data), data_sets.thai_calls(data, "test")),
 }
 """Training and test texts."""
+TITLES = {
+    "polarity": "sentence polarity",
+    "messages": "SMS spam",
+    "trec": "TREC",
+    "banking77": "banking77",
+    "imdb": "IMDb",
+    "movie-reviews": "film reviews (long)",
+    "thai-calls": "Thai telephone calls",
+}
+METHOD_TITLES = {
+    "ngrams": "n-grams, logistic regression",
+    "frozen": "frozen, logistic regression",
+    "trainer": "Trainer",
+    "setfit": "SetFit",
+    "setfit_20": "SetFit, 40 pairs a text",
+    "default": "`finetune`",
+}
 
 
 def sample(rows: Rows, labels: int, seed: int, *, balanced: bool) -> tuple[Rows, list[str]]:
@@ -196,7 +213,7 @@ def trainer(train: Rows, pool: list[str], tests: Rows, model: str) -> tuple[list
 
 METHODS = {
     made.__name__: made
-    for made in (ngrams, frozen, setfit, setfit_20, trainer, probe, co_training, encoder_co_training, default)
+    for made in (ngrams, frozen, trainer, setfit, setfit_20, probe, co_training, encoder_co_training, default)
 }
 
 
@@ -272,30 +289,52 @@ def _place(method_and_model: tuple[str, str]) -> tuple[str, int]:
     return model, list(METHODS).index(method)
 
 
+def _title(name: str, labels: int) -> str:
+    """`TREC`, or `TREC, 500 labels`."""
+    if name == "banking77":
+        return f"{TITLES[name]}, {labels // 77} labels for each of 77 intents"
+    return TITLES[name] if labels == 100 else f"{TITLES[name]}, {labels} labels"
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.2f}"
+
+
 def table(path: Path) -> str:
-    """A Markdown table: accuracy with its interval and processor minutes, and what `default` is ahead by."""
+    """A Markdown table: accuracy with its interval, processor minutes, and what `finetune` is ahead by."""
     from textgraft.core.formatting import p_value
     from textgraft.metrics.classification import bootstrap_interval, paired_test
 
-    rows, lines = _read(path), []
-    for name, labels in dict.fromkeys((row["set"], row["labels"]) for row in rows):
-        cells = [row for row in rows if (row["set"], row["labels"]) == (name, labels)]
-        ours = {row["sample"]: row["right"] for row in cells if row["method"] == "default"}
+    rows = _read(path)
+    lines = ["| data | method | accuracy % [95 % interval] | processor minutes | samples | `finetune` ahead by |"]
+    lines.append("|---|---|---|---|---|---|")
+    for name, labels in sorted({(row["set"], row["labels"]) for row in rows}, key=_order):
+        cells, title = [row for row in rows if (row["set"], row["labels"]) == (name, labels)], _title(name, labels)
+        ours = {row["sample"]: row["right"] for row in cells if row["method"] == "default" and not _encoder(row)}
         for method, model in sorted({(row["method"], _encoder(row)) for row in cells}, key=_place):
             of = {row["sample"]: row for row in cells if (row["method"], _encoder(row)) == (method, model)}
             mean, low, high = bootstrap_interval(np.array([of[seed]["right"] for seed in sorted(of)], dtype=float))
-            minutes = np.mean([row["cpu_minutes"] for row in of.values()])
-            line = f"| {name}, {labels} | {f'{method}, {model}' if model else method} "
-            line += f"| {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-            both = sorted(set(of) & set(ours))
-            ahead = ""
+            both, ahead = sorted(of.keys() & ours.keys()), ""
             if method != "default" and both:
                 theirs = np.array([of[seed]["right"] for seed in both], dtype=float)
                 test = paired_test(np.array([ours[seed] for seed in both], dtype=float), theirs)
-                ahead = f"{100 * test.difference:+.1f} ({p_value(test.p)})"
-            lines.append(f"{line} | {minutes:.2f} | {len(of)} | {ahead} |")
-    head = "| data | method | accuracy % [95 % interval] | processor minutes | samples | default ahead by |"
-    return "\n".join([head, "|---|---|---|---|---|---|", *lines])
+                ahead = f"{100 * test.difference:+.1f} ({p_value(test.p)}{_on(both) if len(both) < len(of) else ''})"
+            lines.append(
+                f"| {title} | {METHOD_TITLES.get(method, method)}{f', {model}' if model else ''} "
+                f"| {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}] "
+                f"| {_mean([row['cpu_minutes'] for row in of.values()])} | {len(of)} | {ahead} |".replace("  ", " ")
+            )
+            title = ""
+    return "\n".join(lines)
+
+
+def _on(samples: Sequence[int]) -> str:
+    return f", {len(samples)} samples" if len(samples) > 1 else ", 1 sample"
+
+
+def _order(name_and_labels: tuple[str, int]) -> tuple[bool, int, int]:
+    name, labels = name_and_labels
+    return labels == 500, list(SETS).index(name), labels
 
 
 def main() -> None:

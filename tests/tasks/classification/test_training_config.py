@@ -53,6 +53,14 @@ def test_what_did_not_fit_says_for_which_share_there_is_time() -> None:
     assert TimeLimit(CONFIG, 1, 10, spent=0.0).exceeded_by(TooSlow(200.0, spent=200.0)).share == 0
 
 
+def test_further_folds_are_begun_in_half_of_the_time_only() -> None:
+    """After 2 folds of 13 s another one and the final training are due at 52 s, half of 104."""
+    assert CONFIG.has_time(26.0, 13.0)
+    assert not CONFIG.has_time(26.5, 13.0)
+    assert not replace(CONFIG, seeds=2).has_time(26.0, 13.0)
+    assert replace(CONFIG, seconds=None).has_time(1e9, 1e9)
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(1500, "25 min, of 10 allowed"), (601, "a little over 10 min, of 10 allowed")]
 )

@@ -12,6 +12,11 @@ from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejec
 from textgraft.training.driver import TooSlow
 
 
+FURTHER_FOLDS = 0.5
+"""Share of its time that a fine-tuning may take with more than MIN_FOLDS folds: they make the weights more certain, and
+seldom others, and a user waits for them."""
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """The configuration that all members share.
@@ -36,8 +41,11 @@ class TrainingConfig:
     steps: float = 1.0
 
     def has_time(self, spent: float, a_training: float) -> bool:
-        """True if after `spent` seconds another fold of `a_training` seconds and the final trainings fit."""
-        return self.seconds is None or spent + a_training * (1 + self.seeds) <= self.seconds
+        """True if after `spent` seconds another fold of `a_training` seconds is worth beginning.
+
+        It and the final trainings must fit into FURTHER_FOLDS of the time.
+        """
+        return self.seconds is None or spent + a_training * (1 + self.seeds) <= FURTHER_FOLDS * self.seconds
 
 
 @dataclass
