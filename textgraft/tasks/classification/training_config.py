@@ -11,7 +11,6 @@ from textgraft.data.splits import Split
 from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejected
 from textgraft.training.driver import TooSlow
 
-
 FURTHER_FOLDS = 0.5
 """Share of its time that a fine-tuning may take with more than MIN_FOLDS folds: they make the weights more certain, and
 seldom others, and a user waits for them."""
