@@ -170,7 +170,7 @@ def test_what_a_model_that_stands_still_says_of_the_test_is_asked_once(
     labels = Labels.fit(train)
     monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 0.0)  # no candidate is rejected
     monkeypatch.setattr(
-        model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
+        model_selection, "ensemble_weights", lambda answers, *_, **__: np.full(len(answers), 1 / len(answers))
     )
     read: list[int] = []
     real = inference.budget_batches

@@ -29,6 +29,11 @@ def test_the_mean_of_probabilities_is_weighed_as_in_finetune() -> None:
     answers, targets = made()
     found = pooling.chosen(answers, targets, pooling.LINEAR_METHODS["probabilities, log loss"], list("abcd"))
     np.testing.assert_allclose(found, ensemble_weights(list(answers), targets, "single"), atol=1e-12)
+    answers, targets, names = answers[:, :40], targets[:40], ["linear", "lsa", "probe", "co-training"]
+    found = pooling.chosen(answers, targets, pooling.LINEAR_METHODS["log loss, spread 1, lean 0.8"], names)
+    favoured = [name == "co-training" for name in names]
+    expected = ensemble_weights(list(answers), targets, "single", favoured=favoured)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_the_more_spread_the_nearer_the_weights_are_to_the_prior() -> None:

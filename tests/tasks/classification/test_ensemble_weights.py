@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from textgraft.data.examples import TargetKind
 from textgraft.metrics.classification import evaluate
-from textgraft.tasks.classification.ensemble_weights import ensemble_weights, mean_loss
+from textgraft.tasks.classification.ensemble_weights import STEPS, ensemble_weights, mean_loss
 
 KINDS: tuple[TargetKind, ...] = ("single", "multi", "numeric")
 
@@ -117,3 +117,36 @@ def test_certain_and_wrong_is_bad_but_no_infinity() -> None:
     sure, unsure = np.array([[0.0, 1.0]]), np.array([[0.5, 0.5]])
     assert ensemble_weights([sure, unsure], np.array([0]), "single").tolist() == [0, 1]
     assert math.isfinite(mean_loss("single", np.array([0]), sure))
+
+
+def test_with_a_favoured_model_each_step_is_charged_for_the_divergence_from_the_prior() -> None:
+    outputs, targets = problem("single", 3, models=4, texts=30)
+    favoured, prior = [True, False, False, True], [0.4, 0.1, 0.1, 0.4]
+    bag: list[int] = []
+    best: tuple[float, list[int]] = (math.inf, [])
+    for _ in range(STEPS):
+        options = []
+        for model in range(4):
+            members = [*bag, model]
+            loss = loss_by_loops("single", targets, sum(outputs[m] for m in members) / len(members))
+            for m in set(members):
+                share = members.count(m) / len(members)
+                loss += 1 / 30 * share * math.log(share / prior[m])
+            options.append((loss, members))
+        loss, bag = min(options, key=lambda option: option[0])
+        best = min(best, (loss, bag), key=lambda option: option[0])
+    expected = [best[1].count(m) / len(best[1]) for m in range(4)]
+    assert ensemble_weights(outputs, targets, "single", favoured=favoured) == pytest.approx(expected)
+    assert ensemble_weights(outputs, targets, "single") != pytest.approx(expected)
+
+
+def test_the_prior_decides_between_equals_and_gives_way_to_evidence() -> None:
+    one = np.full((40, 2), [0.6, 0.4])
+    few, many = np.zeros(40, dtype=np.int64), np.zeros(4_000, dtype=np.int64)
+    favoured = [False, True, True]
+    assert ensemble_weights([one] * 3, few, "single", favoured=favoured).tolist() == [0.2, 0.4, 0.4]
+    better = [np.full((4_000, 2), [p, 1 - p]) for p in (0.61, 0.6, 0.6)]
+    assert ensemble_weights(better, many, "single", favoured=favoured)[0] > 0.9
+    assert ensemble_weights([o[:40] for o in better], few, "single", favoured=favoured)[0] < 0.4
+    nothing_told = ([], [False] * 3, [True] * 3)
+    assert [ensemble_weights([one] * 3, few, "single", favoured=f).tolist() for f in nothing_told] == [[1, 0, 0]] * 3

@@ -182,7 +182,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
         EarlyRejection, "rejection", lambda self, logits, folds: None if self.before_adapting else "so the judge says"
     )
     monkeypatch.setattr(
-        model_selection, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers))
+        model_selection, "ensemble_weights", lambda answers, *_, **__: np.full(len(answers), 1 / len(answers))
     )
     done = run(tmp_path / "out", tiny_lm)
     assert "ulmfit" not in done.record["results"]["methods"]
@@ -198,7 +198,7 @@ def test_a_probe_of_a_model_that_read_and_was_then_given_up_says_what_it_had_rea
 @pytest.mark.slow
 def test_the_judge_tells_that_it_had_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tiny_lm: Path) -> None:
     monkeypatch.setattr(early_rejection, "SIGNIFICANCE_LEVEL", 1.1)
-    monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
+    monkeypatch.setattr(early_rejection, "ensemble_weights", lambda answers, *_, **__: np.eye(len(answers))[0])
     monkeypatch.setattr(early_rejection, "losses", lambda kind, targets, outputs: -np.asarray(outputs).max(axis=1))
     said = run(tmp_path / "out", tiny_lm).record["ensemble"]["left_out"]["ulmfit"]
     assert said.startswith("rejected before adaptation to the unlabelled texts, after 1 of 2 folds by its log loss, ")

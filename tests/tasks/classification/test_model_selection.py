@@ -176,7 +176,9 @@ def test_a_probe_reads_the_test_texts_only_where_it_counts(
         return real(self, texts)
 
     monkeypatch.setattr(VectorCache, "_embed", embed)
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0]))
+    monkeypatch.setattr(
+        blends, "ensemble_weights", lambda *_, **__: np.array([0.5, 0.5, 0.0] if counts else [1.0, 0.0, 0.0])
+    )
     done = quick(test=TEST)
     assert read == [len(TRAIN), *([len(TEST)] if counts else [])]
     assert ("ulmfit-probe" in done.record["results"]["methods"]) == counts
@@ -302,7 +304,7 @@ def test_seeds_spread_and_a_backward_model_is_a_candidate(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = artifact.save(backwards(tiny_lm), tmp_path / "other")
-    monkeypatch.setattr(blends, "ensemble_weights", lambda *_: np.array([0.5, 0.0, 0.0, 0.25, 0.25]))
+    monkeypatch.setattr(blends, "ensemble_weights", lambda *_, **__: np.array([0.5, 0.0, 0.0, 0.25, 0.25]))
     done = quick(test=TEST, model=f"{tiny_lm}+{other}", options=FinetuneOptions(seeds=2, folds=2, settings=SETTINGS))
     seeds = {o.name: len(o.outputs) for o in done.comparison.outcomes}
     assert seeds == {"ensemble": 2, "linear": 1, "ulmfit": 2, "ulmfit-backward": 2}  # no probe counts
@@ -320,7 +322,7 @@ def test_models_of_two_families_are_candidates_of_their_own_names(
     quick: Callable[..., FinetuneResult], tiny_lm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpt, again = write_family(tmp_path, "gpt"), artifact.save(loading.load_network(tiny_lm), tmp_path / "again")
-    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.full(len(answers), 1 / len(answers)))
+    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_, **__: np.full(len(answers), 1 / len(answers)))
     done = quick(test=TEST, model=f"{tiny_lm}+{gpt}+{again}")
     grown = ["ulmfit", "gpt", "ulmfit-2"]
     assert list(done.members) == list(done.stages) == grown
@@ -362,7 +364,7 @@ def test_five_folds_are_what_it_is_chosen_by_if_none_are_asked_for(quick: Callab
 def test_a_lone_linear_classifier_is_saved_as_one(
     quick: Callable[..., FinetuneResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_: np.eye(len(answers))[0])
+    monkeypatch.setattr(blends, "ensemble_weights", lambda answers, *_, **__: np.eye(len(answers))[0])
     done = quick(test=TEST)
     run = json.loads((done.folder / "run.json").read_text())
     assert "linear alone; the fine-tuned model (" in run["ensemble"]["chosen"]

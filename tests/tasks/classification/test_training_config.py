@@ -69,7 +69,7 @@ def test_how_much_too_long_it_would_take(seconds: float, said: str) -> None:
 
 
 def ladder(budget: Budget) -> Any:
-    one: Any = SimpleNamespace(budget=budget, _early_rejection=lambda: None)
+    one: Any = SimpleNamespace(budget=budget, _early_rejection=lambda one: None)
     one._seconds_left = lambda: None if budget.remaining == math.inf else budget.remaining
     return one
 

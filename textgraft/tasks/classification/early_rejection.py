@@ -43,14 +43,20 @@ class EarlyRejection:
     Args:
         rivals: Candidates; those without predictions for some held-out text are left out.
         selection: The data and the folds.
+        favoured: The language model will be a favoured candidate.
         before_adapting: The language model is not yet adapted to the unlabelled texts, which a rejection then mentions.
     """
 
     def __init__(
-        self, rivals: Sequence[Candidate], selection: SelectionContext, *, before_adapting: bool = False
+        self,
+        rivals: Sequence[Candidate],
+        selection: SelectionContext,
+        *,
+        favoured: bool = False,
+        before_adapting: bool = False,
     ) -> None:
-        complete = [one for one in rivals if not np.isnan(one.held_out[selection.held_out]).any()]
-        self.rivals, self.selection, self.before_adapting = complete, selection, before_adapting
+        self.rivals = [one for one in rivals if not np.isnan(one.held_out[selection.held_out]).any()]
+        self.selection, self.favoured, self.before_adapting = selection, favoured, before_adapting
 
     def rejection(self, logits: np.ndarray, folds: int) -> str | None:
         """The reason to reject the language model after some folds, or None.
@@ -107,7 +113,8 @@ class EarlyRejection:
         temperature = fit_temperature(logits[predicted], targets, kind)
         outputs = outputs_from_logits(logits[predicted], kind, temperature)
         rival_outputs = [rival.held_out[predicted] for rival in self.rivals]
-        weight = float(ensemble_weights([*rival_outputs, outputs], targets, kind)[-1])
+        favoured = [*(rival.favoured for rival in self.rivals), self.favoured]
+        weight = float(ensemble_weights([*rival_outputs, outputs], targets, kind, favoured=favoured)[-1])
         rival_losses = [mean_loss(kind, selection.targets[indices], rival.held_out[indices]) for rival in self.rivals]
         best = int(np.argmin(rival_losses))
         test = paired_test(losses(kind, targets, outputs), losses(kind, targets, rival_outputs[best]))

@@ -49,7 +49,7 @@ POOL_SHARE = 0.4
 for the candidates after it."""
 
 
-SHORTEST = 50
+SHORTEST = 25
 """Percentage of its steps below which a fine-tuning is not worth its time."""
 MARGIN = 0.85
 """Share of the time left that a shortened fine-tuning is planned for: the pace of a machine is not constant."""
@@ -101,6 +101,11 @@ class FineTuningCandidate:
     seconds: Callable[[Costs, int], float] = lambda costs, folds: 0.0
     record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
     adaptation: Adaptation | None = None
+
+
+def is_favoured(one: FineTuningCandidate) -> bool:
+    """True for sentence encoders, as for co-training (ensemble_weights.py)."""
+    return one.reading.source.compares
 
 
 def may_be_shortened(one: FineTuningCandidate) -> bool:
@@ -234,14 +239,13 @@ class Ladder:
             self.left_out[name] = str(error)
             return
         seconds = self.feature_maps.seconds
-        self._add(
-            linear_candidate(
-                name,
-                self.selection,
-                lambda: method.classifier(self.feature_maps, self.selection.seed),
-                lambda: sum(seconds[family] for family in method.feature_maps),
-            )
+        candidate = linear_candidate(
+            name,
+            self.selection,
+            lambda: method.classifier(self.feature_maps, self.selection.seed),
+            lambda: sum(seconds[family] for family in method.feature_maps),
         )
+        self._add(replace(candidate, favoured=name == "co-training"))
 
     def _begin_on_pool(self, name: str) -> bool:
         """True if the unlabelled texts can be counted and the method be fitted to them in time."""
@@ -291,7 +295,8 @@ class Ladder:
             return
         sample = [texts[i] for i in random_subset(len(texts), amount, selection.seed)]
         vectors, evaluated = self._vectors_of(one.name, source), self._evaluated_by(one.name, source)
-        self._add(label_names_candidate(name, source, selection, vectors, evaluated, sample))
+        candidate = label_names_candidate(name, source, selection, vectors, evaluated, sample)
+        self._add(replace(candidate, favoured=True))
 
     def _on_pool(self, one: FineTuningCandidate, texts: int) -> float:
         """Estimated seconds of regressions on so many unlabelled texts, and of encoding those that are not yet."""
@@ -323,7 +328,8 @@ class Ladder:
 
         try:
             embed = self._evaluated_by(one.name, source)
-            self._add(linear_candidate(name, selection, classifier, lambda: spent[0], embed))
+            candidate = linear_candidate(name, selection, classifier, lambda: spent[0], embed)
+            self._add(replace(candidate, favoured=True))
         except UserError as error:
             self.left_out[name] = str(error)
 
@@ -349,7 +355,7 @@ class Ladder:
         try:
             if one.adaptation is not None and self._begin_adaptation(one):
                 if one.adaptation.try_out is not None:
-                    spent = one.adaptation.try_out(self._early_rejection(before_adapting=True))
+                    spent = one.adaptation.try_out(self._early_rejection(one, before_adapting=True))
                 reading = one.adaptation.adapted()
                 self._add_adapted_probe(one.name, reading)
             if one.train is None:
@@ -373,7 +379,7 @@ class Ladder:
         self.members[one.name] = member
         candidate = language_candidate(one.name, member, self.selection, one.record(member))
         self.budget.correct(one.name, completed_folds([candidate], self.selection))
-        self._add(replace(candidate, seconds=candidate.seconds + spent))
+        self._add(replace(candidate, seconds=candidate.seconds + spent, favoured=is_favoured(one)))
 
     def _trained(self, one: FineTuningCandidate, reading: EncodedData, folds: int) -> Member:
         """Trained with all steps or, where they turn out to take too long, with as many as there is time for."""
@@ -382,14 +388,14 @@ class Ladder:
         percent = self.budget.decided(rung)
         if not percent:
             try:
-                return one.train(reading, self._early_rejection(), folds, self._seconds_left(), 1.0)
+                return one.train(reading, self._early_rejection(one), folds, self._seconds_left(), 1.0)
             except OverTime as slow:
                 percent = int(100 * MARGIN * slow.share)
                 if percent < SHORTEST or not may_be_shortened(one):
                     raise
         self.budget.correct(rung, percent, f"{one.name} {percent} % of the steps")
         try:
-            return one.train(reading, self._early_rejection(), folds, self._seconds_left(), percent / 100)
+            return one.train(reading, self._early_rejection(one), folds, self._seconds_left(), percent / 100)
         except OverTime:
             self.budget.correct(rung, 0)
             raise
@@ -405,8 +411,9 @@ class Ladder:
         seconds = TRAINING * a_text * adaptation.tokens / tokens + one.seconds(self.costs, 2)
         return bool(self.budget.choose(adapted_name(one.name), [1], lambda _: seconds).amount)
 
-    def _early_rejection(self, *, before_adapting: bool = False) -> EarlyRejection:
-        return EarlyRejection(list(self.candidates.values()), self.selection, before_adapting=before_adapting)
+    def _early_rejection(self, one: FineTuningCandidate, *, before_adapting: bool = False) -> EarlyRejection:
+        rivals = list(self.candidates.values())
+        return EarlyRejection(rivals, self.selection, favoured=is_favoured(one), before_adapting=before_adapting)
 
     def _add(self, candidate: Candidate) -> None:
         """Keep a candidate, and its score on the held-out texts, which is shown."""

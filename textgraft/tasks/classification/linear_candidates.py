@@ -42,6 +42,7 @@ class Candidate:
         peak_mb: Peak memory in MB.
         predictor: Makes the saved classifier from the run.json of the whole.
         slow: `evaluate` takes long.
+        favoured: With few labels it is the best on most data sets, which the weights begin with (ensemble_weights.py).
     """
 
     name: str
@@ -51,6 +52,7 @@ class Candidate:
     peak_mb: float
     predictor: Callable[[Mapping[str, Any]], Predictor]
     slow: bool = False
+    favoured: bool = False
 
     @cached_property
     def outcome(self) -> Outcome:

@@ -197,7 +197,8 @@ def candidate_weights(candidates: Sequence[Candidate], selection: SelectionConte
     """Weights by name, by the predictions for the texts of the folds that all candidates have completed."""
     texts = selection.first_folds(completed_folds(candidates, selection)).held_out
     answers = [c.held_out[texts] for c in candidates]
-    weights = ensemble_weights(answers, selection.targets[texts], selection.labels.kind)
+    favoured = [c.favoured for c in candidates]
+    weights = ensemble_weights(answers, selection.targets[texts], selection.labels.kind, favoured=favoured)
     return dict(zip((c.name for c in candidates), weights.tolist(), strict=True))
 
 
