@@ -14,6 +14,7 @@ from textgraft.core.context import RunContext
 from textgraft.core.errors import UserError
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.early_rejection import EarlyRejected
+from textgraft.tasks.classification.fine_tuning_candidate import FineTuningCandidate
 from textgraft.tasks.classification.ladder import MARGIN, SHORTEST, Ladder
 from textgraft.tasks.classification.training_config import (
     SLACK,
@@ -75,7 +76,8 @@ def ladder(budget: Budget) -> Any:
 
 
 def candidate(train: Callable[..., Any], *, compares: bool = True) -> Any:
-    return SimpleNamespace(name="bert", train=train, reading=SimpleNamespace(source=SimpleNamespace(compares=compares)))
+    source: Any = SimpleNamespace(source=SimpleNamespace(compares=compares))
+    return FineTuningCandidate("bert", source, train)
 
 
 def too_slow_for_all(share: float, asked: list[float]) -> Callable[..., Any]:

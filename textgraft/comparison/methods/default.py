@@ -21,8 +21,9 @@ from textgraft.models.model_folder import models_of
 from textgraft.tasks.classification.budget import Budget
 from textgraft.tasks.classification.early_rejection import EarlyRejection
 from textgraft.tasks.classification.fine_tuned import EncodedData, Member, adapt_seconds, train_member
+from textgraft.tasks.classification.fine_tuning_candidate import Adaptation, FineTuningCandidate
 from textgraft.tasks.classification.first_fold import count_adaptation_tokens, trial
-from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder
+from textgraft.tasks.classification.ladder import Ladder
 from textgraft.tasks.classification.linear_candidates import CANDIDATE_METHODS
 from textgraft.tasks.classification.model_selection import WeightedEnsemble, selection_splits
 from textgraft.tasks.classification.selection_context import SelectionContext

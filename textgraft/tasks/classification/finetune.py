@@ -28,11 +28,12 @@ from textgraft.tasks.classification.fine_tuned import (
     averaged_outcome,
     train_member,
 )
+from textgraft.tasks.classification.fine_tuning_candidate import Adaptation, FineTuningCandidate
 from textgraft.tasks.classification.finetune_options import ENSEMBLE, LINEAR_PROBE, FinetuneOptions
 from textgraft.tasks.classification.finetune_record import choice_record, member_record, run_record
 from textgraft.tasks.classification.finetune_setup import FinetuneSetup, prepare_setup
 from textgraft.tasks.classification.first_fold import trial
-from textgraft.tasks.classification.ladder import Adaptation, FineTuningCandidate, Ladder, feature_maps
+from textgraft.tasks.classification.ladder import Ladder, feature_maps
 from textgraft.tasks.classification.model_selection import WeightedEnsemble, evidence
 from textgraft.tasks.classification.next_step import keep_candidate
 from textgraft.tasks.classification.selection_context import SelectionContext

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from textgraft.tasks.classification.costs import TRAINING, Costs
 from textgraft.tasks.classification.early_rejection import MIN_FOLDS, EarlyRejected, EarlyRejection
 from textgraft.tasks.classification.encoder_candidates import encoder_co_training_name, encoder_pool, pool_sizes
 from textgraft.tasks.classification.fine_tuned import EncodedData, Member
+from textgraft.tasks.classification.fine_tuning_candidate import FineTuningCandidate
 from textgraft.tasks.classification.label_names_candidate import knows_by_name, label_names_candidate, label_names_name
 from textgraft.tasks.classification.linear_candidates import Candidate, linear_candidate, why_left_out
 from textgraft.tasks.classification.linear_probe import linear_probe_candidate, linear_probe_name
@@ -79,55 +80,6 @@ def rung_names(language_model: str) -> set[str]:
 def feature_maps(selection: SelectionContext) -> FeatureMaps:
     """Feature maps of the unlabelled texts alone: on training texts too, held-out ones would not be new to them."""
     return FeatureMaps(selection.unlabelled, selection.run.work / "feature_maps", seed=selection.seed)
-
-
-@dataclass(frozen=True)
-class FineTuningCandidate:
-    """A language model as a candidate: the encoded parts of the data, and its training.
-
-    Attributes:
-        name: Its name in tables and files.
-        reading: The language model and the encoded parts of the data.
-        train: Trains it with so many of the folds, within so many seconds (None: any), with a share of the steps;
-            raises EarlyRejected. None for a model that is not fine-tuned.
-        seconds: Estimated duration of `train` with so many folds.
-        record: The part of run.json that differs between classifiers.
-        adaptation: The adaptation to the unlabelled texts, if there is one.
-    """
-
-    name: str
-    reading: EncodedData
-    train: Callable[[EncodedData, EarlyRejection, int, float | None, float], Member] | None
-    seconds: Callable[[Costs, int], float] = lambda costs, folds: 0.0
-    record: Callable[[Member], Mapping[str, Any]] = lambda member: {}
-    adaptation: Adaptation | None = None
-
-
-def is_favoured(one: FineTuningCandidate) -> bool:
-    """True for sentence encoders, as for co-training (ensemble_weights.py)."""
-    return one.reading.source.compares
-
-
-def may_be_shortened(one: FineTuningCandidate) -> bool:
-    """True for sentence encoders; how others do with fewer steps at higher rates has not been measured."""
-    return one.reading.source.compares
-
-
-@dataclass(frozen=True)
-class Adaptation:
-    """The adaptation of a language model to the unlabelled texts.
-
-    Attributes:
-        tokens: Number of tokens that it trains on.
-        adapted: Adapts the model and encodes the data for it.
-        try_out: Trains the first fold before it, if that is cheap beside adapting; returns seconds, raises
-            EarlyRejected. Adapting takes long, and seldom makes up for what a model lacks that is significantly worse
-            than the candidates before it (research/lab-notes.md).
-    """
-
-    tokens: float
-    adapted: Callable[[], EncodedData]
-    try_out: Callable[[EarlyRejection], float] | None = None
 
 
 @dataclass
@@ -364,7 +316,7 @@ class Ladder:
             amounts = sorted({whole, min(3, whole), min(2, whole)}, reverse=True)
 
             def seconds(folds: int) -> float:  # with the fewest folds, of the fewest steps
-                shortest = SHORTEST / 100 if may_be_shortened(one) and folds == amounts[-1] else 1.0
+                shortest = SHORTEST / 100 if one.may_be_shortened and folds == amounts[-1] else 1.0
                 return shortest * one.seconds(self.costs, folds)
 
             decision = self.budget.choose(one.name, amounts, seconds)
@@ -379,7 +331,7 @@ class Ladder:
         self.members[one.name] = member
         candidate = language_candidate(one.name, member, self.selection, one.record(member))
         self.budget.correct(one.name, completed_folds([candidate], self.selection))
-        self._add(replace(candidate, seconds=candidate.seconds + spent, favoured=is_favoured(one)))
+        self._add(replace(candidate, seconds=candidate.seconds + spent, favoured=one.favoured))
 
     def _trained(self, one: FineTuningCandidate, reading: EncodedData, folds: int) -> Member:
         """Trained with all steps or, where they turn out to take too long, with as many as there is time for."""
@@ -391,7 +343,7 @@ class Ladder:
                 return one.train(reading, self._early_rejection(one), folds, self._seconds_left(), 1.0)
             except OverTime as slow:
                 percent = int(100 * MARGIN * slow.share)
-                if percent < SHORTEST or not may_be_shortened(one):
+                if percent < SHORTEST or not one.may_be_shortened:
                     raise
         self.budget.correct(rung, percent, f"{one.name} {percent} % of the steps")
         try:
@@ -413,7 +365,7 @@ class Ladder:
 
     def _early_rejection(self, one: FineTuningCandidate, *, before_adapting: bool = False) -> EarlyRejection:
         rivals = list(self.candidates.values())
-        return EarlyRejection(rivals, self.selection, favoured=is_favoured(one), before_adapting=before_adapting)
+        return EarlyRejection(rivals, self.selection, favoured=one.favoured, before_adapting=before_adapting)
 
     def _add(self, candidate: Candidate) -> None:
         """Keep a candidate, and its score on the held-out texts, which is shown."""
