@@ -52,8 +52,9 @@ for the candidates after it."""
 
 SHORTEST = 25
 """Percentage of its steps below which a fine-tuning is not worth its time."""
-MARGIN = 0.85
-"""Share of the time left that a shortened fine-tuning is planned for: the pace of a machine is not constant."""
+MARGIN = 0.7
+"""Share of the time left that the shortened steps are planned for: the pace of a machine is not constant, and what
+trains the head alone is not shortened."""
 
 
 def steps_name(name: str) -> str:
