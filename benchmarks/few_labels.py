@@ -296,12 +296,18 @@ def _title(name: str, labels: int) -> str:
     return TITLES[name] if labels == 100 else f"{TITLES[name]}, {labels} labels"
 
 
-def _mean(values: Sequence[float]) -> str:
-    return f"{np.mean(values):.2f}"
+def _minutes(rows: Sequence[dict[str, Any]]) -> str:
+    """`7.06`, or `7.06 (4.93)` with the minutes on the clock."""
+    of_processor, on_clock = (np.mean([row[key] for row in rows]) for key in ("cpu_minutes", "minutes"))
+    several = all(row["threads"] > 1 for row in rows)
+    return f"{of_processor:.2f} ({on_clock:.2f})" if several else f"{of_processor:.2f}"
 
 
 def table(path: Path) -> str:
-    """A Markdown table: accuracy with its interval, processor minutes, and what `finetune` is ahead by."""
+    """A Markdown table: accuracy with its interval, minutes of the processor, and what `finetune` is ahead by.
+
+    Minutes on the clock stand in brackets, for rows of several threads.
+    """
     from textgraft.core.formatting import p_value
     from textgraft.metrics.classification import bootstrap_interval, paired_test
 
@@ -322,7 +328,7 @@ def table(path: Path) -> str:
             lines.append(
                 f"| {title} | {METHOD_TITLES.get(method, method)}{f', {model}' if model else ''} "
                 f"| {100 * mean:.1f} [{100 * low:.1f}, {100 * high:.1f}] "
-                f"| {_mean([row['cpu_minutes'] for row in of.values()])} | {len(of)} | {ahead} |".replace("  ", " ")
+                f"| {_minutes([*of.values()])} | {len(of)} | {ahead} |".replace("  ", " ")
             )
             title = ""
     return "\n".join(lines)

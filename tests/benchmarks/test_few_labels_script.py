@@ -53,9 +53,21 @@ def test_each_cell_is_trained_once_and_compared(
     assert of_default["right"] == [int(label == "good") for label in _tested(50)]
     head, _, ngrams, default = few_labels.table(asked.out).splitlines()
     assert head.startswith("| data | method | accuracy")
-    assert ngrams.startswith("| polarity, 12 | ngrams | ")
+    assert ngrams.startswith("| sentence polarity, 12 labels | n-grams, logistic regression | ")
     assert "(p " in ngrams
-    assert default.endswith("| 2 |  |")
+    assert default.startswith("| | `finetune` | ")
+    assert default.endswith("| 2 | |")
+
+
+def test_minutes_on_the_clock_stand_beside_those_of_several_threads() -> None:
+    rows = [{"cpu_minutes": cpu, "minutes": cpu / 2, "threads": 2} for cpu in (6.0, 8.0)]
+    assert few_labels._minutes(rows) == "7.00 (3.50)"
+    assert few_labels._minutes([*rows, {"cpu_minutes": 1.0, "minutes": 1.0, "threads": 1}]) == "5.00"
+
+
+def test_the_page_has_the_table_of_the_kept_rows() -> None:
+    root = Path(few_labels.__file__).parents[1]
+    assert few_labels.table(root / "research/kept/few-labels.jsonl") in (root / "docs/results.md").read_text("utf-8")
 
 
 def _tested(count: int) -> list[str]:
@@ -66,9 +78,10 @@ def _tested(count: int) -> list[str]:
 
 
 def test_rows_of_another_encoder_are_apart(tmp_path: Path) -> None:
-    row = {"set": "trec", "labels": 100, "sample": 0, "method": "frozen", "cpu_minutes": 1.0, "tests": 2}
+    row = {"set": "trec", "labels": 100, "sample": 0, "method": "frozen", "tests": 2}
+    row |= {"cpu_minutes": 1.0, "minutes": 1.0, "threads": 1}
     rows = [row | {"model": name, "right": right} for name, right in (("model", "80"), ("mpnet", "c0"))]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     _, _, minilm, mpnet = few_labels.table(tmp_path / "rows.jsonl").splitlines()
-    assert minilm.startswith("| trec, 100 | frozen | 50.0")
-    assert mpnet.startswith("| trec, 100 | frozen, mpnet | 100.0")
+    assert minilm.startswith("| TREC | frozen, logistic regression | 50.0")
+    assert mpnet.startswith("| | frozen, logistic regression, mpnet | 100.0")
