@@ -1,7 +1,7 @@
 """The main job on data that ship: `finetune` on bank customers' questions and on film reviews, 100 labels each.
 
-It does what the command line does (`textgraft finetune train.csv --unlabelled pool.txt --test test.csv --minutes 3.5`,
-and for the reviews `--minutes 1.4 --max-tokens 400 --adapt-minutes 1`), on folders that are emptied first, and prints
+It does what the command line does (`textgraft finetune train.csv --unlabelled pool.txt --test test.csv --minutes 3`,
+and for the reviews `--minutes 1.8 --max-tokens 400 --adapt-minutes 1`), on folders that are emptied first, and prints
 the ladder: each candidate with its accuracy, the seconds after which it was there and its weight. It writes
 demo/results.json, demo/questions.html and demo/reviews.html.
 """
@@ -53,7 +53,7 @@ TASKS = (
         QUESTIONS / "train.csv",
         QUESTIONS / "test.csv",
         QUESTIONS / "pool.txt",
-        FinetuneOptions(minutes=3.5),
+        FinetuneOptions(minutes=3),
     ),
     Task(
         "reviews",
@@ -61,7 +61,7 @@ TASKS = (
         REVIEWS / "train.csv.xz",
         REVIEWS / "test.csv.xz",
         REVIEWS / "pool.txt.xz",
-        FinetuneOptions(max_tokens=400, minutes=1.4, adapt=Settings(minutes=1)),
+        FinetuneOptions(max_tokens=400, minutes=1.8, adapt=Settings(minutes=1)),
     ),
 )
 
