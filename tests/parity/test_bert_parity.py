@@ -163,7 +163,8 @@ def test_outputs_loss_and_gradients_are_the_librarys(name: str, tmp_path: Path) 
     _, gradients = to_huggingface(model)  # each under the library's name
     reference_gradients = {n: p.grad for n, p in reference.named_parameters()}
     assert gradients.keys() == reference_gradients.keys()
-    near = 1e-5 if name.endswith("ForMultipleChoice") else 1e-6  # what options share is there, and cancels
+    # What options share is there, and cancels; what rounding leaves of it depends on the processor.
+    near = 1e-4 if name.endswith("ForMultipleChoice") else 1e-6
     scale = max(float(g.abs().max()) for g in reference_gradients.values())
     for key, gradient in gradients.items():
         torch.testing.assert_close(gradient, reference_gradients[key], rtol=1e-5, atol=near * scale, msg=key)

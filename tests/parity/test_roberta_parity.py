@@ -170,7 +170,8 @@ def test_outputs_loss_and_gradients_are_the_librarys(name: str, tmp_path: Path) 
     }
     reference_gradients = {tied.get(n, n): p.grad for n, p in reference.named_parameters()}
     assert gradients.keys() == reference_gradients.keys()
-    near = 1e-5 if name.endswith(("ForMultipleChoice", "ForQuestionAnswering")) else 1e-6  # shared parts cancel
+    # What options or positions share cancels; what rounding leaves of it depends on the processor.
+    near = 1e-4 if name.endswith(("ForMultipleChoice", "ForQuestionAnswering")) else 1e-6
     scale = max(float(g.abs().max()) for g in reference_gradients.values())
     for key, gradient in gradients.items():
         torch.testing.assert_close(
