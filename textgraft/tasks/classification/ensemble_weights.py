@@ -88,7 +88,7 @@ def ensemble_weights(
     starts from several: so few models have little to overfit with.
 
     The charge is the one of a PAC-Bayesian bound (McAllester 1999; Catoni 2007): PRIOR_NATS / N for each nat of
-    KL(weights || prior). Without a favoured model there is none.
+    KL(weights || prior). Where no model is favoured, or all are, there is none.
 
     Args:
         outputs: For each of M models (N, C) probabilities or (N,) values for the same N held-out texts.
